@@ -1,0 +1,1 @@
+"""Images, and pairs of patches made from them."""

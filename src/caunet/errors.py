@@ -1,0 +1,23 @@
+"""Failures of the world outside the program: each message says what to do about it.
+
+Wrong arguments are ``ValueError`` or ``TypeError`` as everywhere in Python. What is here is for files,
+networks and runs, so that a program (and the command line) can catch one class and show one line.
+"""
+
+__all__ = ["CaunetError", "CheckpointError", "DataError", "TrainingError"]
+
+
+class CaunetError(Exception):
+    """Base of every failure that is not a programming mistake."""
+
+
+class DataError(CaunetError):
+    """Images could not be had: missing, unreadable, not what they should be."""
+
+
+class CheckpointError(CaunetError):
+    """A checkpoint or weights file is missing, damaged, or belongs to another run."""
+
+
+class TrainingError(CaunetError):
+    """A run cannot go on: its loss is not finite, its disk is full, its configuration has changed."""

@@ -1,0 +1,1 @@
+"""The paper's tables beside ours: a grid of runs, each finished once, and a report."""
