@@ -1,0 +1,141 @@
+"""What a run is: one dataclass, stored as JSON beside its results.
+
+The defaults are the paper's settings (Section VI-D). A *profile* changes how long a run takes, never what is learned:
+``paper`` is the paper's schedule, ``quick`` the same schedule compressed into about a minute on two cores.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["PROFILES", "TrainConfig"]
+
+_CHOICES = {
+    "protocol": ("text", "release"),
+    "pairs": ("fixed", "fresh"),
+    "order": ("shuffled", "contiguous"),
+    "rule": ("auto", "multiplicative", "multiplicative-adam", "combined", "projection", "adam"),
+    "compile": ("auto", "always", "never"),
+    "dtype": ("float32", "float64"),
+}
+_POSITIVE = ("per_image", "patch", "batch", "updates", "decay_every", "log_every", "test_every", "test_pairs")
+_RATES = ("rate", "rate_multiplicative", "decay", "epsilon")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of one run; the defaults are the paper's.
+
+    >>> config = TrainConfig(task="translation", model="can", updates=1000)
+    >>> TrainConfig.from_json(config.to_json()) == config
+    True
+    >>> TrainConfig(protocol="texte")
+    Traceback (most recent call last):
+    ...
+    ValueError: protocol takes 'text' or 'release', got 'texte'
+    """
+
+    task: str = "rotation"
+    """What is to be inferred: translation, rotation, scaling, affine, projective."""
+    model: str = "can"
+    """The network: ctn, bln, can or a variant (`caunet models` lists them)."""
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    """Overrides handed to `create_model`, such as {"bias": false}."""
+    data: str = "photos"
+    """Images: photos (embedded), cifar10 (after `caunet data fetch cifar10`), or a directory."""
+    split: str = "train"
+    """The images trained on."""
+    test_split: str = "test"
+    """The images tested on."""
+    protocol: str = "text"
+    """How pairs are made: as the paper writes (text) or as its authors' scripts did (release)."""
+    pairs: str = "fixed"
+    """The paper's fixed set of pairs, or every pair new (fresh)."""
+    per_image: int = 10
+    """Pairs made from each image."""
+    order: str = "shuffled"
+    """Batches drawn at random without replacement, or as contiguous runs of the stored order."""
+    patch: int = 11
+    """Side of a patch in pixels."""
+    batch: int = 100
+    """Pairs in an update (over all processes together)."""
+    updates: int = 200_000
+    """Number of updates."""
+    rate: float = 0.005
+    """Adam's learning rate, for weights of either sign."""
+    rate_multiplicative: float = 0.005
+    """Learning rate of the rule for non-negative weights."""
+    decay: float = 0.95
+    """Both rates are multiplied by this ..."""
+    decay_every: int = 500
+    """... every so many updates."""
+    epsilon: float = 1e-20
+    """The epsilon of the multiplicative update."""
+    rule: str = "auto"
+    """Learning rule of non-negative weights; auto takes what the model asks for."""
+    rule_options: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of the rule, such as {"eta": 0.002} for the combined one."""
+    adam_reset: bool = False
+    """Reset Adam's moments at each update, as the authors' scripts did."""
+    seed: int = 0
+    """Seeds the pairs, their order and the initial weights."""
+    log_every: int = 100
+    """Updates between two lines of metrics.jsonl."""
+    test_every: int = 2_000
+    """Updates between two measurements on test pairs."""
+    test_pairs: int = 10_000
+    """Test pairs used while training (the final result uses all of them)."""
+    checkpoint_every: int = 5_000
+    """Updates between two checkpoints; 0 keeps only the last state."""
+    device: str = "cpu"
+    """Where to compute: cpu, cuda, cuda:1, ..."""
+    dtype: str = "float32"
+    """Precision of weights and pairs."""
+    compile: str = "auto"
+    """Compile the update: auto (when a C++ compiler is there), always, never."""
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                listed = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+                raise ValueError(f"{name} takes {listed}, got {getattr(self, name)!r}")
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} takes a whole number of at least 1, got {value!r}")
+        if not isinstance(self.checkpoint_every, int) or self.checkpoint_every < 0:
+            raise ValueError(f"checkpoint_every takes a whole number of at least 0, got {self.checkpoint_every!r}")
+        for name in _RATES:
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 < value < float("inf"):
+                raise ValueError(f"{name} takes a positive number, got {value!r}")
+        if self.decay > 1:
+            raise ValueError(f"decay takes a number in (0, 1], got {self.decay!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a JSON object."""
+        value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "TrainConfig":
+        """The settings from :meth:`to_json`'s object; an unknown field is an error, not a shrug."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        unknown = sorted(set(value) - known)
+        if unknown:
+            raise ValueError(f"config has unknown fields: {', '.join(unknown)}")
+        return cls(**value)
+
+    def replace(self, **changes: Any) -> "TrainConfig":
+        """A copy with some settings changed (and checked)."""
+        return dataclasses.replace(self, **changes)
+
+
+# The paper's schedule has all but stopped after 60,000 of its 200,000 updates (0.95 ** 120 = 0.002);
+# a quick run goes through the same 120 decays.
+PROFILES: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "quick": {"updates": 12_000, "decay_every": 100, "test_every": 1_000, "checkpoint_every": 4_000, "test_pairs": 5_000},
+}
