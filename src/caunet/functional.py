@@ -1,0 +1,252 @@
+"""The paper's equations as pure functions, numbered as in the paper.
+
+Source: Lu, Yang, Kannala, Kaski, "Learning Image Relations with Contrast Association Networks" (IJCNN 2019).
+
+Every relation takes ``a (..., I)`` and ``b (..., J)`` and gives ``(..., K)``; the leading dimensions
+broadcast, may be empty, and may be absent. Nothing here holds state, draws random numbers or moves data
+between devices; all of it is twice differentiable (but :func:`winner_take_all`, which is flat) and works
+under ``torch.func.vmap`` and ``torch.compile(fullgraph=True)``. ``docs/equations.md`` lists which
+equation is where.
+
+Section III-B of the paper, three units that know a translation by -1, 0 and 1:
+
+>>> weight = torch.stack([torch.eye(5).roll(s, 0).tril(-1) if s else torch.eye(5) for s in (1, 0)])
+>>> weight = torch.cat([weight, weight[:1].mT])         # W_1, W_2, W_3 of equation (14)
+>>> c = torch.tensor([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0])
+>>> a, b = c[1:6], torch.stack([c[2:7], c[1:6], c[0:5]])   # b_1, b_2, b_3 of equations (9)-(11)
+>>> h = contrast_association(a, b, weight)
+>>> h.diagonal()                                        # each unit is silent at its own translation
+tensor([0., 0., 0.])
+>>> winner_take_all(h) @ torch.tensor([-1.0, 0.0, 1.0])
+tensor([-1.,  0.,  1.])
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+__all__ = [
+    "bilinear",
+    "bilinear_low_rank",
+    "concatenate",
+    "contrast_association",
+    "contrast_association_low_rank",
+    "softmin",
+    "sum_pool",
+    "winner_take_all",
+]
+
+
+def concatenate(a: Tensor, b: Tensor) -> Tensor:
+    """Concatenation units, h = [a b], equation (3).
+
+    Args:
+        a: ``(..., I)``.
+        b: ``(..., J)``.
+
+    Returns:
+        ``(..., I + J)``.
+
+    >>> concatenate(torch.zeros(2, 3), torch.ones(2, 1))
+    tensor([[0., 0., 0., 1.],
+            [0., 0., 0., 1.]])
+    """
+    shape = _leading_shape(a, b)
+    return torch.cat((a.expand(*shape, a.shape[-1]), b.expand(*shape, b.shape[-1])), dim=-1)
+
+
+def bilinear(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
+    """Bilinear units of full rank, h_k = a^T W_k b, equation (4).
+
+    Computed as the paper puts it, vec(W_k)^T vec(a b^T): one matrix product, no copy of the weights, and
+    nothing larger than the outer products ``(..., I, J)``.
+
+    Args:
+        a: ``(..., I)``.
+        b: ``(..., J)``.
+        weight: ``(K, I, J)``.
+
+    Returns:
+        ``(..., K)``.
+
+    >>> bilinear(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), torch.eye(2)[None])
+    tensor([11.])
+    """
+    _check_weight(a, b, weight)
+    outer = a.unsqueeze(-1) * b.unsqueeze(-2)  # (..., I, J)
+    return linear(outer.flatten(-2), weight.flatten(1))
+
+
+def bilinear_low_rank(a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int = 1) -> Tensor:
+    """Bilinear units of rank ``rank``: equation (4) with W_g = sum of u_k v_k^T over the group g.
+
+    Args:
+        a: ``(..., I)``.
+        b: ``(..., J)``.
+        u: ``(K, I)``, the left vectors.
+        v: ``(K, J)``, the right vectors.
+        rank: how many consecutive rank-one terms make a unit; divides K.
+
+    Returns:
+        ``(..., K // rank)``.
+
+    >>> u, v = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> bilinear_low_rank(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), u, v, rank=2)
+    tensor([11.])
+    """
+    _check_factors(a, b, u, v, rank)
+    return sum_pool(linear(a, u) * linear(b, v), rank)
+
+
+def contrast_association(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
+    """Contrast association units of full rank, h_k = 1/2 sum_ij W_kij (a_i - b_j)^2, equation (5).
+
+    The squared differences are formed once, ``(..., I, J)``, and meet all the weights in one matrix
+    product: no cancellation, exact zeros where the images match, no negative value for weights >= 0.
+
+    Args:
+        a: ``(..., I)``.
+        b: ``(..., J)``.
+        weight: ``(K, I, J)``, non-negative for the values to be matching errors (not checked).
+
+    Returns:
+        ``(..., K)``.
+
+    >>> contrast_association(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]), torch.eye(2)[None])
+    tensor([2.])
+    """
+    _check_weight(a, b, weight)
+    squared = (a.unsqueeze(-1) - b.unsqueeze(-2)).square()  # D(a, b) of equation (13): (..., I, J)
+    return 0.5 * linear(squared.flatten(-2), weight.flatten(1))
+
+
+def contrast_association_low_rank(a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int = 1) -> Tensor:
+    """Contrast association units of rank ``rank``: equation (15), sum-pooled in groups.
+
+    With W_g = sum of u_k v_k^T over the group g,
+
+        h_g = 1/2 [ (W_g 1)·a² + (W_g^T 1)·b² ] - sum_k (u_k·a)(v_k·b),
+
+    so that the squares need one vector a group where the paper's matrix form takes one a rank-one term.
+    Both inputs are first centred by a common value, which changes nothing but the rounding.
+
+    Args:
+        a: ``(..., I)``.
+        b: ``(..., J)``.
+        u: ``(K, I)``, non-negative (not checked).
+        v: ``(K, J)``, non-negative (not checked).
+        rank: how many consecutive rank-one terms make a unit; divides K. 1 gives the paper's h*.
+
+    Returns:
+        ``(..., K // rank)``. Non-negative up to rounding for weights >= 0.
+
+    >>> u, v = torch.eye(2), torch.eye(2)
+    >>> contrast_association_low_rank(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]), u, v, rank=2)
+    tensor([2.])
+    """
+    _check_factors(a, b, u, v, rank)
+    a, b = _centre(a, b)
+    rows = _sum_pool_rows(u * v.sum(1, keepdim=True), rank)  # W_g 1: (K // rank, I)
+    columns = _sum_pool_rows(v * u.sum(1, keepdim=True), rank)  # W_g^T 1: (K // rank, J)
+    squares = linear(a.square(), rows) + linear(b.square(), columns)
+    return 0.5 * squares - sum_pool(linear(a, u) * linear(b, v), rank)
+
+
+def winner_take_all(h: Tensor) -> Tensor:
+    """Winner-take-all competition, equation (6): 1 for the smallest of ``h (..., K)``, 0 for the others.
+
+    Of several equal minima the first alone wins, so that exactly one unit speaks. The result is flat in h
+    and carries no gradient; ``caunet.nn.WinnerTakeAll(straight_through=True)`` lends it softmin's.
+
+    >>> winner_take_all(torch.tensor([[3.0, 1.0, 2.0], [1.0, 1.0, 1.0]]))
+    tensor([[0., 1., 0.],
+            [1., 0., 0.]])
+    """
+    _check_units(h)
+    winner = h.argmin(dim=-1, keepdim=True)
+    return (winner == torch.arange(h.shape[-1], device=h.device)).to(h.dtype)
+
+
+def softmin(h: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+    """Softmin competition, equation (7): exp(-h_k / T) normalised to sum 1 over the last dimension.
+
+    Args:
+        h: ``(..., K)``.
+        temperature: T > 0; the paper's is 1. Towards 0 it becomes winner-take-all.
+
+    Returns:
+        ``(..., K)``.
+
+    >>> softmin(torch.tensor([0.0, 0.0, 1e4]))
+    tensor([0.5000, 0.5000, 0.0000])
+    """
+    _check_units(h)
+    if not isinstance(temperature, Tensor) and not temperature > 0:
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    return torch.softmax(-h / temperature, dim=-1)
+
+
+def sum_pool(h: Tensor, size: int) -> Tensor:
+    """Sum consecutive groups of ``size`` over the last dimension (Section III-C): ``(..., K // size)``.
+
+    >>> sum_pool(torch.tensor([1.0, 2.0, 3.0, 4.0]), size=2)
+    tensor([3., 7.])
+    """
+    _check_groups(h.shape[-1], "the last dimension of h", size, "size")
+    return h if size == 1 else h.reshape(*h.shape[:-1], h.shape[-1] // size, size).sum(-1)
+
+
+def _sum_pool_rows(w: Tensor, size: int) -> Tensor:
+    return w if size == 1 else w.reshape(w.shape[0] // size, size, w.shape[1]).sum(1)
+
+
+def _centre(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Subtract from both the middle of their two means.
+
+    The units do not depend on the value, so it is a constant to every derivative.
+    """
+    with torch.no_grad():
+        centre = 0.5 * (a.mean(-1, keepdim=True) + b.mean(-1, keepdim=True))
+    return a - centre, b - centre
+
+
+def _leading_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    """The broadcast shape of all dimensions but the last."""
+    if a.ndim == 0 or b.ndim == 0:
+        raise ValueError(f"a and b need at least one dimension, got {tuple(a.shape)} and {tuple(b.shape)}")
+    if a.shape[:-1] == b.shape[:-1]:
+        return tuple(a.shape[:-1])
+    for m, n in zip(a.shape[-2::-1], b.shape[-2::-1], strict=False):
+        if m != n and m != 1 and n != 1:
+            raise ValueError(
+                f"the leading dimensions of a and b must broadcast, got {tuple(a.shape)} and {tuple(b.shape)}"
+            )
+    return tuple(torch.broadcast_shapes(a.shape[:-1], b.shape[:-1]))  # type: ignore[no-untyped-call]
+
+
+def _check_weight(a: Tensor, b: Tensor, weight: Tensor) -> None:
+    _leading_shape(a, b)
+    if weight.ndim != 3 or weight.shape[1] != a.shape[-1] or weight.shape[2] != b.shape[-1]:
+        raise ValueError(
+            f"weight must be (K, {a.shape[-1]}, {b.shape[-1]}) for these a and b, got {tuple(weight.shape)}"
+        )
+
+
+def _check_factors(a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int) -> None:
+    _leading_shape(a, b)
+    for name, factor, of, size in (("u", u, "a", a.shape[-1]), ("v", v, "b", b.shape[-1])):
+        if factor.ndim != 2 or factor.shape[1] != size:
+            raise ValueError(f"{name} must be (K, {size}) for this {of}, got {tuple(factor.shape)}")
+    if u.shape[0] != v.shape[0]:
+        raise ValueError(f"u and v must have as many rows, got {u.shape[0]} and {v.shape[0]}")
+    _check_groups(u.shape[0], "the rows of u and v", rank, "rank")
+
+
+def _check_groups(total: int, what: str, size: int, name: str) -> None:
+    if size < 1 or total % size:
+        raise ValueError(f"{name} must be a positive divisor of {what} ({total}), got {size}")
+
+
+def _check_units(h: Tensor) -> None:
+    if h.ndim == 0 or h.shape[-1] == 0:
+        raise ValueError(f"h must hold at least one unit in its last dimension, got shape {tuple(h.shape)}")
