@@ -1,0 +1,84 @@
+"""Gray images by name: one call for the embedded photographs, for CIFAR-10 and for a folder of your own.
+
+>>> images = load_images("photos", split="test")
+>>> images.pixels.dtype, tuple(images.pixels.shape[1:])
+(torch.uint8, (32, 32))
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from caunet.data import cifar10, folder, photos
+from caunet.errors import DataError
+from caunet.files import sha256
+
+__all__ = ["SPLITS", "ImageSet", "load_images"]
+
+SPLITS = ("train", "test", "validation", "train-fit")
+
+# A loader takes ``training`` and its own options. It returns the pixels (N, H, W) and where, among the
+# training images, the validation images begin.
+_LOADERS: dict[str, Callable[..., tuple[npt.NDArray[np.uint8], int]]] = {
+    "photos": photos.load,
+    "cifar10": cifar10.load,
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageSet:
+    """Gray images of one size.
+
+    ``pixels``: uint8 tensor (N, H, W), possibly mapped from a file; ``fingerprint``: SHA-256 of those bytes
+    in hexadecimal, so that a result can say exactly which images it used.
+    """
+
+    pixels: torch.Tensor
+    name: str
+    split: str
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return int(self.pixels.shape[0])
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(n) for n in self.pixels.shape)
+        return f"ImageSet({self.name!r}, {self.split!r}, {shape}, sha256 {self.fingerprint[:12]})"
+
+
+def load_images(name: str | os.PathLike[str], split: str = "train", **options: Any) -> ImageSet:
+    """The images called ``name``: ``"photos"``, ``"cifar10"``, or the path of a directory of pictures.
+
+    ``split``: ``"train"``, ``"test"``, or the two parts of the training images, ``"train-fit"`` (about the
+    first 90 %) and ``"validation"`` (the rest; a photograph is never in both). ``options`` go to the source:
+    ``tile``, ``stride`` and ``scales`` for photos and directories, ``skip_bad`` for directories.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}; got {split!r}")
+    loader, shown = _find_loader(name)
+    pixels, cut = loader(training=split != "test", **options)
+    if split == "train-fit":
+        pixels = pixels[:cut]
+    elif split == "validation":
+        pixels = pixels[cut:]
+    if len(pixels) == 0:
+        raise DataError(f"{shown}: no {split} images; it takes at least two training pictures")
+    return ImageSet(torch.from_numpy(pixels), shown, split, sha256(pixels.data))
+
+
+def _find_loader(
+    name: str | os.PathLike[str],
+) -> tuple[Callable[..., tuple[npt.NDArray[np.uint8], int]], str]:
+    if isinstance(name, str) and name in _LOADERS:
+        return _LOADERS[name], name
+    path = Path(name)
+    if path.is_dir():
+        return lambda **options: folder.load(path, **options), str(path)
+    known = ", ".join(_LOADERS)
+    raise ValueError(f"images must be one of {known}, or a directory; got {os.fspath(name)!r}")

@@ -1,0 +1,107 @@
+"""One way to read a picture: formats on a list, upright, gray (or RGB) bytes, at most 40 megapixels.
+
+What Pillow hands over in many modes becomes uint8 by fixed rules: 16-bit samples are divided by 257 and
+rounded, transparency lies on white, palettes and CMYK are expanded, EXIF orientation is applied.
+Of an animation or a multi-page file the first frame is taken.
+"""
+
+import os
+import struct
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from caunet.errors import DataError
+
+__all__ = ["FORMATS", "MAX_PIXELS", "SUFFIXES", "read_image", "to_gray"]
+
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
+SUFFIXES = frozenset(
+    (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".pbm", ".pnm")
+)
+MAX_PIXELS = 40_000_000
+
+
+def to_gray(rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Gray bytes (...) from RGB bytes (..., 3): 0.2989 R + 0.5870 G + 0.1140 B, rounded, in exact integers.
+
+    >>> to_gray(np.array([[255, 255, 255], [255, 0, 0], [7, 7, 7]], np.uint8)).tolist()
+    [255, 76, 7]
+    """
+    if rgb.dtype != np.uint8 or rgb.shape[-1:] != (3,):
+        raise ValueError(f"rgb must be uint8 of shape (..., 3); got {rgb.dtype} {rgb.shape}")
+    weighted = rgb[..., 0] * np.uint32(2989)
+    weighted += rgb[..., 1] * np.uint32(5870)
+    weighted += rgb[..., 2] * np.uint32(1140)
+    weighted += np.uint32(5000)
+    weighted //= np.uint32(10000)
+    return weighted.astype(np.uint8)
+
+
+def read_image(path: str | os.PathLike[str], *, rgb: bool = False) -> npt.NDArray[np.uint8]:
+    """The picture at ``path`` as gray bytes (H, W), or RGB bytes (H, W, 3) with ``rgb=True``.
+
+    A file that is missing, damaged, of a format not on the list, or larger than 40 megapixels (seen before
+    decoding) is a :class:`~caunet.errors.DataError`.
+    """
+    path = Path(path)
+    try:
+        # Pillow warns about what it can read all the same (odd metadata, sizes that we check ourselves).
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path, formats=FORMATS) as image:
+                pixels = _decode(image, path)
+    except UnidentifiedImageError as error:
+        raise DataError(f"{path}: not a picture in a known format ({', '.join(FORMATS)})") from error
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{path}: too large, more than {MAX_PIXELS // 10**6} megapixels") from error
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        EOFError,
+        struct.error,
+        zlib.error,
+        KeyError,
+        IndexError,
+    ) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if pixels.ndim == 2:
+        return np.repeat(pixels[..., None], 3, axis=2) if rgb else pixels
+    return pixels if rgb else to_gray(pixels)
+
+
+def _decode(image: Image.Image, path: Path) -> npt.NDArray[np.uint8]:
+    """Upright bytes: (H, W) for gray files, (H, W, 3) for colour."""
+    if image.width * image.height > MAX_PIXELS:
+        raise DataError(
+            f"{path}: too large: {image.width} x {image.height} pixels, "
+            f"at most {MAX_PIXELS // 10**6} megapixels"
+        )
+    image.load()
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode.startswith("I") or upright.mode == "F":
+        return _from_wide(np.asarray(upright), path)
+    if upright.has_transparency_data:
+        return _on_white(np.asarray(upright.convert("RGBA")))
+    if upright.mode in ("1", "L"):
+        return np.array(upright.convert("L"))
+    return np.array(upright.convert("RGB"))
+
+
+def _from_wide(values: npt.NDArray[np.generic], path: Path) -> npt.NDArray[np.uint8]:
+    """16-bit samples (Pillow may hold them in 32) to bytes; 65535 becomes 255. Others are refused."""
+    if values.dtype.kind not in "iu" or values.min() < 0 or values.max() > 65535:
+        raise DataError(f"{path}: has {values.dtype} samples outside 0..65535; save it with 8 or 16 bits")
+    return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+
+
+def _on_white(rgba: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Colours over white by their opacity, rounded, in exact integers."""
+    alpha = rgba[..., 3:].astype(np.uint32)
+    blended = rgba[..., :3] * alpha + 255 * (255 - alpha)
+    return ((blended + 127) // 255).astype(np.uint8)
