@@ -1,0 +1,176 @@
+"""The optimizer under all rules: it checks what it is given, and hands groups of parameters to their rule.
+
+Two promises hold for every subclass. Weights that must be non-negative are refused when they are not. And a step
+whose gradients are not all finite raises :class:`FloatingPointError` with the parameter's name, having changed nothing.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
+
+from caunet.optim.kernels import compute_dtype
+from caunet.optim.rules import MOMENTS, RULES, apply_rule
+
+__all__ = ["RuleOptimizer"]
+
+
+class RuleOptimizer(Optimizer):
+    """Parameter groups that each name their rule under ``"rule"`` (see :data:`caunet.optim.rules.RULES`)."""
+
+    def __init__(self, params: ParamsT, rule: str, options: dict[str, Any], foreach: bool | None = None) -> None:
+        self._rule = rule
+        super().__init__(params, {**options, "rule": rule, "foreach": foreach})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters, after checking its options and its weights."""
+        index = len(self.param_groups)
+        rule = _rule(param_group.get("rule", self._rule))
+        for key, value in rule.defaults.items():
+            if "rule" in param_group and param_group["rule"] != self._rule:
+                param_group.setdefault(key, value)
+        super().add_param_group(param_group)
+        try:
+            _check_group(self.param_groups[index], index)
+        except Exception:
+            del self.param_groups[index]
+            raise
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._rule = self.defaults["rule"]
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """One update of every parameter that has a gradient.
+
+        Args:
+            closure: re-evaluates the model and returns the loss, which is then returned.
+
+        Raises:
+            FloatingPointError: a gradient is not finite. No parameter, moment or step count has changed.
+            RuntimeError: a gradient is sparse.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.check_gradients()
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if params:
+                grads: list[Any] = [p.grad for p in params]
+                apply_rule(group, params, grads, [self.moments_of(p, group) for p in params])
+        return loss
+
+    def moments_of(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter, begun at zero when there is none yet."""
+        if not RULES[group["rule"]].moments:
+            return {}
+        state: dict[str, Any] = self.state[param]
+        if not state:
+            state["step"] = 0
+            for key in MOMENTS:
+                state[key] = torch.zeros_like(param, dtype=compute_dtype(param.dtype))
+        return state
+
+    def check_gradients(self) -> None:
+        """Raise if a gradient is sparse or not finite; see :meth:`step`."""
+        named = [
+            (_name(group, i, g), p.grad)
+            for g, group in enumerate(self.param_groups)
+            for i, p in enumerate(group["params"])
+            if p.grad is not None
+        ]
+        for name, grad in named:
+            if grad.is_sparse:
+                raise RuntimeError(
+                    f"{type(self).__name__} does not take sparse gradients, and {name} has one;"
+                    " build its layer with sparse=False"
+                )
+        if not _surely_finite([grad for _, grad in named]):
+            bad = [name for name, grad in named if not bool(torch.isfinite(grad).all())]
+            if bad:
+                raise FloatingPointError(
+                    f"the gradient of {', '.join(bad)} is not finite; no weight was changed by this step"
+                )
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what :meth:`state_dict` gave: from here on, steps are the same bits as without the interruption."""
+        for mine, saved in zip(self.param_groups, state_dict["param_groups"], strict=False):
+            if saved.get("rule") != mine["rule"]:
+                raise ValueError(
+                    f"state_dict was saved with rule {saved.get('rule')!r} where this optimizer has {mine['rule']!r}"
+                )
+        super().load_state_dict(state_dict)
+        self._copy_moments(state_dict)
+
+    def _copy_moments(self, state_dict: dict[str, Any]) -> None:
+        # Torch casts the moments of half precision weights to half, and shares the others with the dict.
+        keys = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
+        params = chain.from_iterable(group["params"] for group in self.param_groups)
+        for key, param in zip(keys, params, strict=True):
+            for moment in MOMENTS:
+                if moment in state_dict["state"].get(key, {}):
+                    self.state[param][moment] = torch.empty_like(param, dtype=compute_dtype(param.dtype))
+                    self.state[param][moment].copy_(state_dict["state"][key][moment])
+
+
+def _rule(name: str) -> Any:
+    if name not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(map(repr, RULES))}, got {name!r}")
+    return RULES[name]
+
+
+def _name(group: dict[str, Any], i: int, g: int) -> str:
+    if "param_names" in group:
+        return f"parameter {group['param_names'][i]!r}"
+    return f"parameter {i} of group {g} (shape {tuple(group['params'][i].shape)})"
+
+
+def _surely_finite(grads: Iterable[Tensor]) -> bool:
+    """True when the sum of all gradients is finite, which no infinity or NaN among them allows: one cheap pass."""
+    sums: dict[Any, list[Tensor]] = {}
+    for grad in grads:
+        sums.setdefault((grad.device, grad.dtype), []).append(grad.sum())
+    return all(math.isfinite(torch.stack(part).sum().item()) for part in sums.values())
+
+
+def _check_group(group: dict[str, Any], index: int) -> None:
+    rule = _rule(group["rule"])
+    _check_options(group, rule.defaults)
+    for i, param in enumerate(group["params"]):
+        if not param.is_floating_point():
+            raise TypeError(f"{_name(group, i, index)} must be real floating point, got {param.dtype}")
+        tiny = torch.finfo(compute_dtype(param.dtype)).tiny
+        for key in ("eps", "mix_eps"):
+            if key in rule.defaults and rule.nonnegative and group[key] < tiny:
+                raise ValueError(f"{key} must be at least {tiny:.2e} for {param.dtype} weights, got {group[key]!r}")
+        if rule.nonnegative:
+            _check_weight(param.detach(), _name(group, i, index))
+
+
+def _check_options(group: dict[str, Any], options: Iterable[str]) -> None:
+    for key in options:
+        value = group[key]
+        if key == "betas":
+            if len(value) != 2 or not all(0.0 <= beta < 1.0 for beta in value):
+                raise ValueError(f"betas must be two numbers in [0, 1), got {value!r}")
+        elif not 0.0 <= float(value) < math.inf or (key.endswith("eps") and float(value) == 0.0):
+            raise ValueError(f"{key} must be finite and {'> 0' if key.endswith('eps') else '>= 0'}, got {value!r}")
+
+
+def _check_weight(weight: Tensor, name: str) -> None:
+    if not bool(torch.isfinite(weight).all()):
+        raise ValueError(f"{name} must be non-negative and finite, but has entries that are not finite")
+    if weight.numel() and float(weight.min()) < 0:
+        raise ValueError(f"{name} must be non-negative and finite, but its smallest entry is {float(weight.min())!r}")

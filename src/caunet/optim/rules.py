@@ -1,0 +1,136 @@
+"""The learning rules by name: their options, what state they keep, and one checked step on a list of parameters."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+
+from caunet.optim import kernels
+from caunet.optim.foreach import multiplicative_foreach_
+
+__all__ = ["MOMENTS", "RULES", "Rule", "apply_rule", "corrections", "hyperparameters"]
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one kind of weight learns.
+
+    Attributes:
+        kernel: in-place update of one tensor, from :mod:`caunet.optim.kernels`.
+        defaults: the options of a parameter group and their values when nothing is said.
+        nonnegative: whether the weights must be, and are kept, non-negative.
+        moments: whether two moments and a step count are kept for each parameter.
+    """
+
+    kernel: Callable[..., None]
+    defaults: dict[str, Any] = field(default_factory=dict)
+    nonnegative: bool = False
+    moments: bool = False
+
+
+_BETAS = (0.9, 0.999)
+
+RULES: dict[str, Rule] = {
+    "multiplicative": Rule(kernels.multiplicative_, {"lr": 0.005, "eps": 1e-20}, nonnegative=True),
+    "multiplicative-adam": Rule(
+        kernels.multiplicative_adam_,
+        {"lr": 0.05, "betas": _BETAS, "eps": 1e-12, "mix": 0.0, "mix_eps": 1e-20},
+        nonnegative=True,
+        moments=True,
+    ),
+    "projection": Rule(
+        kernels.projection_, {"lr": 0.005, "betas": _BETAS, "eps": 1e-8}, nonnegative=True, moments=True
+    ),
+    "adam": Rule(kernels.adam_, {"lr": 0.005, "betas": _BETAS, "eps": 1e-8}, moments=True),
+    "adam-reset": Rule(kernels.adam_reset_, {"lr": 0.005, "eps": 1e-8}),
+}
+
+
+def hyperparameters(group: dict[str, Any]) -> dict[str, Any]:
+    """The options of a parameter group that its kernel takes."""
+    return {key: group[key] for key in RULES[group["rule"]].defaults}
+
+
+def corrections(step: int, betas: tuple[float, float]) -> tuple[float, float]:
+    """Adam's bias corrections (1 - β1^t, √(1 - β2^t)) at step t = 1, 2, ...
+
+    >>> [round(c, 4) for c in corrections(1, (0.9, 0.999))]
+    [0.1, 0.0316]
+    """
+    return 1 - betas[0] ** step, (1 - betas[1] ** step) ** 0.5
+
+
+def apply_rule(
+    group: dict[str, Any], params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[dict[str, Any]]
+) -> None:
+    """One step of ``group["rule"]`` on every parameter, in place. The gradients have been checked."""
+    rule, options = RULES[group["rule"]], hyperparameters(group)
+    if rule.kernel is kernels.multiplicative_ and _use_foreach(group["foreach"], params):
+        multiplicative_foreach_(list(params), list(grads), **options)
+    elif rule.kernel is kernels.adam_ and _can_fuse(params, grads, states):
+        _fused_adam_(params, grads, states, **options)
+    elif rule.moments:
+        for param, grad, state in zip(params, grads, states, strict=True):
+            state["step"] += 1
+            bias = corrections(state["step"], options["betas"])
+            moments = (state[key] for key in MOMENTS)
+            rule.kernel(param, grad, *moments, corrections=bias, **options)
+    else:
+        for param, grad in zip(params, grads, strict=True):
+            rule.kernel(param, grad, **options)
+
+
+def _use_foreach(wanted: bool | None, params: Sequence[Tensor]) -> bool:
+    """Lists of kernels pay where launching them is slow; on a CPU tensor after tensor stays in the cache."""
+    if any(p.dtype in (torch.float16, torch.bfloat16) for p in params):
+        return False
+    return bool(wanted) if wanted is not None else all(p.is_cuda for p in params)
+
+
+def _can_fuse(params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> bool:
+    """Torch's one-pass Adam takes dense tensors of one device and type, all at the same step."""
+    first = params[0]
+    return (
+        first.dtype in (torch.float32, torch.float64)
+        and first.device.type in ("cpu", "cuda")
+        and not torch.compiler.is_compiling()
+        and all(p.is_contiguous() and p.dtype == first.dtype and p.device == first.device for p in params)
+        and all(g.is_contiguous() for g in grads)
+        and all(s["step"] == states[0]["step"] for s in states)
+    )
+
+
+def _fused_adam_(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    states: Sequence[dict[str, Any]],
+    *,
+    lr: float,
+    betas: tuple[float, float],
+    eps: float,
+) -> None:
+    step = torch.tensor(float(states[0]["step"]), device=params[0].device)
+    adam(
+        list(params),
+        list(grads),
+        [s["exp_avg"] for s in states],
+        [s["exp_avg_sq"] for s in states],
+        [],
+        # Torch adds 1 to every entry in place, so they must not be one tensor.
+        [step.clone() for _ in params],
+        fused=True,
+        amsgrad=False,
+        beta1=betas[0],
+        beta2=betas[1],
+        lr=float(lr),
+        weight_decay=0.0,
+        eps=eps,
+        maximize=False,
+    )
+    for state in states:
+        state["step"] += 1
