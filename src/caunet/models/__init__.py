@@ -1,0 +1,31 @@
+"""Networks that tell how two images are related: f, then R, then g (Section II of the paper).
+
+    x ─▶ f ─▶ a ─┐
+                 ├─▶ R ─▶ h ─▶ competition ─▶ g ─▶ z
+    y ─▶ f ─▶ b ─┘
+
+``spec`` says what a network is, ``network`` is the network, ``initialise`` draws its first weights,
+``registry`` knows networks by name, ``weights`` keeps them in files.
+
+>>> import torch
+>>> model = create_model("can", "rotation", seed=0)
+>>> model(torch.zeros(5, 11, 11), torch.zeros(5, 11, 11)).shape
+torch.Size([5, 1])
+>>> model.parameter_count()
+330703
+"""
+
+from caunet.models.network import RelationNetwork
+from caunet.models.registry import create_model, describe_model, list_models
+from caunet.models.spec import ModelSpec
+from caunet.models.weights import load_weights, save_weights
+
+__all__ = [
+    "ModelSpec",
+    "RelationNetwork",
+    "create_model",
+    "describe_model",
+    "list_models",
+    "load_weights",
+    "save_weights",
+]
