@@ -16,7 +16,7 @@ _CHOICES = {
     "protocol": ("text", "release"),
     "pairs": ("fixed", "fresh"),
     "order": ("shuffled", "contiguous"),
-    "rule": ("auto", "multiplicative", "multiplicative-adam", "combined", "projection", "adam"),
+    "rule": ("auto", "multiplicative", "multiplicative-adam", "projection"),
     "compile": ("auto", "always", "never"),
     "dtype": ("float32", "float64"),
 }
@@ -76,7 +76,7 @@ class TrainConfig:
     rule: str = "auto"
     """Learning rule of non-negative weights; auto takes what the model asks for."""
     rule_options: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of the rule, such as {"eta": 0.002} for the combined one."""
+    """Further arguments of the rule, such as {"mix": 0.04} for multiplicative-adam."""
     adam_reset: bool = False
     """Reset Adam's moments at each update, as the authors' scripts did."""
     seed: int = 0
@@ -88,7 +88,7 @@ class TrainConfig:
     test_pairs: int = 10_000
     """Test pairs used while training (the final result uses all of them)."""
     checkpoint_every: int = 5_000
-    """Updates between two checkpoints; 0 keeps only the last state."""
+    """Updates between two checkpoints; 0 saves only the last state."""
     device: str = "cpu"
     """Where to compute: cpu, cuda, cuda:1, ..."""
     dtype: str = "float32"

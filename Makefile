@@ -1,0 +1,49 @@
+# Everything from a fresh checkout: `make run`, `make test`. Needs Python 3.11+, make, git and a C compiler.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
+
+.PHONY: help setup run test lint bench tables clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	@echo "Installing into $(VENV) (a minute or two the first time) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@echo "Installing the test tools ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.dev ## Install everything into .venv
+
+run: $(VENV)/.run ## Train the paper's three networks on embedded photographs, show them beside the paper's table
+	@$(BIN)/caunet reproduce --profile quick --recipe released --tasks translation --data photos --out runs/quick --report
+
+test: $(VENV)/.dev ## Lint, types and the whole test suite
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term
+
+lint: $(VENV)/.dev ## Fix what ruff can fix, then check types
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@$(BIN)/mypy
+
+bench: $(VENV)/.dev ## Measure speed side by side and save benchmarks/results/*.json
+	@$(BIN)/python benchmarks/update.py
+	@$(BIN)/python benchmarks/pairs.py
+	@$(BIN)/python benchmarks/training.py
+
+tables: $(VENV)/.run ## Fill the tables of README.md and docs/reproduction.md from results/
+	@$(BIN)/python -m caunet.reproduction.tables
+
+clean: ## Remove the environment and caches (results and runs stay)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,30 @@
+"""The command ``caunet``: subcommands, one file each, and one way to fail.
+
+Exit codes: 0 done; 1 done, but not all of it; 2 wrong arguments, files or data (one line on stderr says what to do);
+130 interrupted. ``CAUNET_TRACEBACK=1`` shows the traceback behind a message.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line ``argv`` (``sys.argv[1:]`` by default) and return its exit code."""
+    # Everything heavy waits until it is needed: `caunet --help` answers without importing torch.
+    from caunet.cli.parser import parse
+    from caunet.errors import CaunetError
+
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return parse(arguments).run()
+    except (CaunetError, ValueError) as error:
+        if os.environ.get("CAUNET_TRACEBACK"):
+            raise
+        print(f"caunet: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("caunet: interrupted", file=sys.stderr)
+        return 130

@@ -1,0 +1,107 @@
+"""The tree of subcommands, read from the dataclasses that define them."""
+
+import json
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Protocol, Union
+
+import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+import caunet
+from caunet.cli import data, evaluate, models, reproduce, train
+
+__all__ = ["Command", "parse"]
+
+_ABOUT = """Learn how two images are related, and tell.
+
+Begin with `caunet reproduce --profile quick` (the paper's networks on embedded photographs) or with
+`caunet data show --task rotation --out sample.png` (what they are trained on)."""
+
+
+class Command(Protocol):
+    """What every subcommand is: arguments that can be run."""
+
+    def run(self) -> int:
+        """Do it and return the exit code."""
+        ...
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The subcommand that ``arguments`` ask for; wrong ones end the program with code 2 and a message."""
+    if list(arguments) == ["--version"]:
+        return _Version()
+    command: Command = tyro.cli(
+        _tree(arguments),
+        prog="caunet",
+        description=_ABOUT,
+        args=list(arguments),
+        config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
+        registry=_registry(),
+    )
+    return command
+
+
+def _tree(arguments: Sequence[str]) -> Any:
+    """The union of the subcommands; a profile named in ``arguments`` decides the defaults that help shows."""
+    groups: list[Any] = [
+        Annotated[_union(data.COMMANDS), tyro.conf.subcommand("data", description="Images and pairs: fetch, look, count.")],
+        Annotated[
+            train.Train, tyro.conf.subcommand("train", default=train.Train.for_profile(_named(arguments, "--profile")))
+        ],
+        Annotated[evaluate.Evaluate, tyro.conf.subcommand("evaluate")],
+        Annotated[reproduce.Reproduce, tyro.conf.subcommand("reproduce")],
+        Annotated[models.Models, tyro.conf.subcommand("models")],
+    ]
+    return Union[tuple(groups)]
+
+
+def _union(commands: Mapping[str, type]) -> Any:
+    return Union[tuple(Annotated[kind, tyro.conf.subcommand(name)] for name, kind in commands.items())]
+
+
+def _named(arguments: Sequence[str], option: str) -> str | None:
+    """The value of ``option`` in ``arguments``, written as ``--option value`` or ``--option=value``."""
+    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+        if word == option:
+            return following
+        if word.startswith(f"{option}="):
+            return word.removeprefix(f"{option}=")
+    return None
+
+
+def _registry() -> ConstructorRegistry:
+    """Options that are JSON objects, such as ``--model-options '{"bias": false}'``."""
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def mapping(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        if typing.get_origin(info.type) is not Mapping:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="JSON",
+            instance_from_str=lambda words: _object(words[0]),
+            is_instance=lambda value: isinstance(value, Mapping),
+            str_from_instance=lambda value: [json.dumps(value)],
+        )
+
+    return registry
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"takes a JSON object such as '{{\"bias\": false}}', got {text}")
+    return value
+
+
+class _Version:
+    """``caunet --version``."""
+
+    def run(self) -> int:
+        print(f"caunet {caunet.__version__}")
+        return 0

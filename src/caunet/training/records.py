@@ -1,0 +1,185 @@
+"""A run's directory: what is written there, and what may be continued from it.
+
+======================  ==================================================================
+config.json             the settings
+metrics.jsonl           a line each ``log_every`` updates, and one each ``test_every``
+checkpoints/            the last two states
+weights.safetensors     the trained network
+result.json             errors on all test pairs; only a finished run has it
+======================  ==================================================================
+"""
+
+import contextlib
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import caunet
+from caunet.errors import CheckpointError, TrainingError
+from caunet.files import write_json, write_text
+from caunet.models import RelationNetwork, save_weights
+from caunet.provenance import commit
+from caunet.training import checkpoint
+from caunet.training.checkpoint import Checkpoint
+from caunet.training.config import TrainConfig
+from caunet.training.distributed import World
+
+__all__ = ["Run", "read_metrics"]
+
+# What may differ between a checkpoint and the run that continues it: how long, how often, where; never what.
+_FREE = {"updates", "log_every", "test_every", "test_pairs", "checkpoint_every", "device", "compile"}
+_TEST_FIELDS = ("parameter_error", "transformation_error", "corner_error")
+
+
+class Run:
+    """The directory of a run, written by the leading process alone."""
+
+    def __init__(self, folder: Path, here: World, tensorboard: bool = False) -> None:
+        self.folder, self.here = folder, here
+        self._events = _events(folder) if tensorboard and here.leads else None
+        self.last_test: float | None = None
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the checkpoints are."""
+        return self.folder / "checkpoints"
+
+    def open(self, config: TrainConfig, resume: bool | str) -> tuple[Path, Checkpoint] | None:
+        """Begin the run (``None``) or find the state to continue; metrics after that state are dropped."""
+        state = self._find(config, resume)
+        if self.here.leads:
+            with self._kind("begin a run in"):
+                write_json(self.folder / "config.json", config.to_json())
+                self._cut_metrics(state[1].step if state else 0)
+        self.here.barrier()
+        return state
+
+    def _find(self, config: TrainConfig, resume: bool | str) -> tuple[Path, Checkpoint] | None:
+        found = checkpoint.find(self.checkpoints)
+        if not resume:
+            if found or (self.folder / "result.json").exists():
+                raise TrainingError(f"{self.folder} already has a run in it: add --resume, or choose another --out")
+            return None
+        if not found and resume == "auto":
+            return None
+        index = 1 if resume == "previous" else 0
+        if len(found) <= index:
+            which = "no earlier checkpoint" if index else "no checkpoint"
+            raise CheckpointError(f"{self.folder} has {which} to resume")
+        try:
+            state = checkpoint.load(found[index])
+        except CheckpointError as error:
+            earlier = f"; to use {found[index + 1].name} instead, add --resume-previous" if len(found) > index + 1 else ""
+            raise CheckpointError(f"{error}{earlier}") from error
+        self._same(config, state, found[index])
+        return found[index], state
+
+    @staticmethod
+    def _same(config: TrainConfig, state: Checkpoint, path: Path) -> None:
+        wanted = config.to_json()
+        different = [name for name in wanted if name not in _FREE and wanted[name] != state.config.get(name)]
+        if different:
+            name = different[0]
+            raise CheckpointError(
+                f"{path} belongs to another run: its {name} is {state.config.get(name)!r}, asked for is {wanted[name]!r}"
+            )
+        if state.step > config.updates:
+            raise CheckpointError(f"{path} has made {state.step} updates already, asked for are {config.updates}")
+
+    def _cut_metrics(self, step: int) -> None:
+        path = self.folder / "metrics.jsonl"
+        kept = [line for line in read_metrics(path) if line["step"] <= step] if step else []
+        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+        self._remember(*kept)
+
+    def _remember(self, *lines: Mapping[str, Any]) -> None:
+        for line in lines:
+            if "test" in line:
+                self.last_test = line["test"]["parameter_error"]
+
+    def record(self, **line: Any) -> None:
+        """Append one line to metrics.jsonl."""
+        if self.here.leads:
+            with self._kind("write metrics to"), (self.folder / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            self._remember(line)
+            if self._events is not None:
+                for name, value in _scalars(line):
+                    self._events.add_scalar(name, value, line["step"])
+
+    @staticmethod
+    def test_fields(errors: Mapping[str, Any]) -> list[str]:
+        """Which of the errors a line of metrics carries."""
+        return [name for name in _TEST_FIELDS if name in errors]
+
+    def save(self, state: Checkpoint) -> Path:
+        """Write a checkpoint."""
+        with self._kind("save a checkpoint in"):
+            return checkpoint.save(self.checkpoints, state)
+
+    def finish(
+        self, config: TrainConfig, model: RelationNetwork, errors: Mapping[str, Any], seconds: float
+    ) -> dict[str, Any]:
+        """Write the trained weights and result.json. The checkpoints stay: more updates can follow."""
+        settings = config.to_json()
+        result = {name: settings[name] for name in ("protocol", "task", "model", "seed", "updates", "data", "pairs")}
+        result |= dict(errors)
+        result |= {"seconds": round(seconds, 1), "commit": commit(), "parameters": model.parameter_count()}
+        result |= {"config": settings, "environment": _environment()}
+        with self._kind("write the result to"):
+            save_weights(model, self.folder / "weights.safetensors")
+            write_json(self.folder / "result.json", result)
+        if self._events is not None:
+            self._events.close()
+        return result
+
+    @contextlib.contextmanager
+    def _kind(self, what: str) -> Iterator[None]:
+        """Turn a full disk or a directory that cannot be written into one sentence."""
+        try:
+            yield
+        except OSError as error:
+            found = checkpoint.find(self.checkpoints)
+            kept = f"; the last good checkpoint is {found[0]}" if found else ""
+            raise TrainingError(f"cannot {what} {self.folder}: {error.strerror or error}{kept}") from error
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of metrics.jsonl; a run killed while writing leaves a last line that is cut off."""
+    if not path.exists():
+        return []
+    lines = []
+    for text in path.read_text().splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            lines.append(json.loads(text))
+    return lines
+
+
+def _events(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise TrainingError("TensorBoard is not installed: pip install 'caunet[tensorboard]'") from error
+    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+
+
+def _scalars(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The numbers of a line of metrics, by the names TensorBoard shows."""
+    if "loss" in line:
+        yield "train/loss", line["loss"]
+        yield from ((f"rate/{number}", rate) for number, rate in enumerate(line["rates"]))
+    yield from ((f"test/{name}", value) for name, value in line.get("test", {}).items() if isinstance(value, float))
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "caunet": caunet.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }

@@ -1,0 +1,51 @@
+"""What a person sees of a finished run: a few lines, and its learning curve as a picture."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from caunet.files import atomic_write
+from caunet.training.records import read_metrics
+
+__all__ = ["summary", "write_curves"]
+
+
+def summary(result: Mapping[str, Any], run_dir: Path, figure: Path) -> str:
+    """A finished run in a few lines."""
+    corner = result["corner_error"]
+    rate = result["updates"] / max(result["seconds"], 1e-9)
+    return "\n".join(
+        [
+            f"{result['model']} on {result['task']} ({result['protocol']} protocol, {result['data']}, seed {result['seed']})",
+            f"  parameter error       {result['parameter_error']:.4g}",
+            f"  transformation error  {result['transformation_error']:.4g}",
+            f"  corner error          {corner:.3g} px (mean over {result['count']:,} test pairs)",
+            f"  {result['updates']:,} updates in {result['seconds']:.0f} s ({rate:.0f} a second)",
+            f"  weights   {run_dir / 'weights.safetensors'}",
+            f"  curve     {figure}",
+        ]
+    )
+
+
+def write_curves(run_dir: Path) -> Path:
+    """Draw the training loss and the test error of ``run_dir`` into its ``curve.png``."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = read_metrics(run_dir / "metrics.jsonl")
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    trained = [(line["step"], line["loss"]) for line in lines if "loss" in line]
+    tested = [(line["step"], line["test"]["parameter_error"]) for line in lines if "test" in line]
+    if trained:
+        axes.plot(*zip(*trained, strict=True), color="0.65", linewidth=1, label="training loss")
+    if tested:
+        axes.plot(*zip(*tested, strict=True), color="C0", marker="o", markersize=3, label="test parameter error")
+    axes.set(yscale="log", xlabel="updates", ylabel="mean squared error of z", title=run_dir.name)
+    axes.grid(alpha=0.3, which="both")
+    axes.legend(frameon=False)
+    path = run_dir / "curve.png"
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+    return path
