@@ -146,8 +146,7 @@ def contrast_association_low_rank(a: Tensor, b: Tensor, u: Tensor, v: Tensor, ra
     """
     _check_factors(a, b, u, v, rank)
     a, b = _centre(a, b)
-    rows = _sum_pool_rows(u * v.sum(1, keepdim=True), rank)  # W_g 1: (K // rank, I)
-    columns = _sum_pool_rows(v * u.sum(1, keepdim=True), rank)  # W_g^T 1: (K // rank, J)
+    rows, columns = _row_sums(u, v, rank), _row_sums(v, u, rank)  # W_g 1, W_g^T 1: (K // rank, I or J)
     squares = linear(a.square(), rows) + linear(b.square(), columns)
     return 0.5 * squares - sum_pool(linear(a, u) * linear(b, v), rank)
 
@@ -196,8 +195,15 @@ def sum_pool(h: Tensor, size: int) -> Tensor:
     return h if size == 1 else h.reshape(*h.shape[:-1], h.shape[-1] // size, size).sum(-1)
 
 
-def _sum_pool_rows(w: Tensor, size: int) -> Tensor:
-    return w if size == 1 else w.reshape(w.shape[0] // size, size, w.shape[1]).sum(1)
+def _row_sums(u: Tensor, v: Tensor, rank: int) -> Tensor:
+    """W_g 1 = sum over the group of u_k (v_k·1): ``(K // rank, I)``, without building W_g."""
+    sums = v.sum(1, keepdim=True)
+    if rank == 1:
+        return u * sums
+    groups = u.shape[0] // rank
+    # A batched product, for it needs no (K, I) intermediate: measured faster than multiply and sum,
+    # and no slower than a hand-written backward.
+    return torch.bmm(sums.reshape(groups, 1, rank), u.reshape(groups, rank, u.shape[1])).squeeze(1)
 
 
 def _centre(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,8 +211,7 @@ def _centre(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
     The units do not depend on the value, so it is a constant to every derivative.
     """
-    with torch.no_grad():
-        centre = 0.5 * (a.mean(-1, keepdim=True) + b.mean(-1, keepdim=True))
+    centre = 0.5 * (a.detach().mean(-1, keepdim=True) + b.detach().mean(-1, keepdim=True))
     return a - centre, b - centre
 
 
