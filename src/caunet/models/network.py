@@ -15,7 +15,7 @@ class RelationNetwork(nn.Module):
     """z = g(competition(R(f(x), f(y)))), equations (1) and (2) of the paper.
 
     Make one with :func:`caunet.models.create_model`. Its four parts are ``features``, ``relation``,
-    ``competition`` and ``decoder``. A custom f takes (B, 1, patch, patch) and gives (B, ...), which is flattened.
+    ``competition`` and ``decoder``. A custom f takes (B, 1, patch, patch); what it gives is flattened.
 
     Args:
         spec: what to build.
@@ -47,7 +47,7 @@ class RelationNetwork(nn.Module):
 
     @property
     def learning_rule(self) -> str:
-        """What its non-negative weights want: ``multiplicative`` or ``projection``; ``adam`` if it has none."""
+        """What its non-negative weights want (``multiplicative``, ``projection``); ``adam`` if it has none."""
         return self.model_spec.learning_rule
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ def _relation_multiply_adds(spec: ModelSpec) -> int:
 
 
 def dry_run(features: nn.Module, patch: int) -> int:
-    """How many numbers ``features`` makes of a patch, seen by giving it zeros; leaves the module as it was."""
+    """How many numbers ``features`` makes of a patch, seen by giving it zeros."""
     like = next(features.parameters(), torch.empty(0))
     was_training = features.training
     features.eval()  # batch norm: statistics must not see the zeros
