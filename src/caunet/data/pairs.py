@@ -1,0 +1,225 @@
+"""Pairs of patches (x, y) and the z that relates them, made from images at the speed of tensors.
+
+A pair is a function of (seed, epoch, index) and of the images, the task and the protocol: whoever makes it,
+alone or in a batch of any size, gets the same bits. See docs/pairs.md for what is computed.
+
+>>> images = torch.arange(3 * 32 * 32).remainder(251).view(3, 32, 32).to(torch.uint8)
+>>> source = PairSource(images, "rotation", pairs="fresh")
+>>> len(source)
+30
+>>> x, y, z = source.batch(0, torch.tensor([4, 17]))
+>>> x.shape, y.shape, z.shape
+(torch.Size([2, 11, 11]), torch.Size([2, 11, 11]), torch.Size([2, 1]))
+>>> bool((source.batch(0, torch.tensor([17])).y[0] == y[1]).all())
+True
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from caunet import tasks
+from caunet.data import keys, lookup, photometric, protocols
+from caunet.data.images import ImageSet
+from caunet.data.keys import Stream
+from caunet.progress import track
+
+__all__ = ["ORDERS", "PairSource", "Pairs"]
+
+ORDERS = ("shuffled", "contiguous")
+_BLOCK = 512  # pairs computed at once: their float64 patches stay in the processor's cache
+_CHUNK = 4096  # pairs a stream of fresh pairs makes ahead
+
+
+class Pairs(NamedTuple):
+    """First patches x and second patches y, (B, patch, patch) in [-0.5, 0.5], and z (B, dim)."""
+
+    x: Tensor
+    y: Tensor
+    z: Tensor
+
+
+class PairSource:
+    """Pairs of patches from images, for one task and protocol.
+
+    Args:
+        images: an `ImageSet`, or bytes (N, height, width).
+        task: a `Task` or its name.
+        protocol: ``"text"`` or ``"release"``.
+        patch: side of the patches.
+        pairs: ``"fixed"``, N * per_image pairs made once and kept as bytes, the same in every epoch; or
+            ``"fresh"``, made when asked for, new in every epoch.
+        per_image: pairs an image; pair i is of image i // per_image.
+        seed: key of everything random here.
+        photometric: changes of light, noise and blur (`Photometric`); None for none.
+        device: where pairs are made and kept (that of the images).
+        dtype: of what comes out. Everything is computed in float64 and rounded to bytes first.
+    """
+
+    def __init__(
+        self,
+        images: ImageSet | Tensor,
+        task: tasks.Task | str,
+        protocol: str = "text",
+        *,
+        patch: int = 11,
+        pairs: str = "fixed",
+        per_image: int = 10,
+        seed: int = 0,
+        photometric: photometric.Photometric | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.images = images
+        self._pixels = _checked(images.pixels if isinstance(images, ImageSet) else images)
+        if pairs not in ("fixed", "fresh"):
+            raise ValueError(f"pairs takes 'fixed' or 'fresh', got {pairs!r}")
+        if per_image < 1:
+            raise ValueError(f"per_image takes 1 or more, got {per_image}")
+        if not dtype.is_floating_point:
+            raise TypeError(f"dtype takes a floating type, got {dtype}")
+        if not 0 <= seed < 1 << 64:
+            raise ValueError(f"seed takes an integer in [0, 2^64), got {seed}")
+        self.task = tasks.get(task)
+        height, width = self._pixels.shape[1:]
+        self.rule = protocols.get(protocol, self.task, (height, width), patch)
+        self.protocol, self.patch, self.pairs = protocol, patch, pairs
+        self.per_image, self.seed, self.photometric, self.dtype = per_image, seed, photometric, dtype
+        self.device = torch.device(device) if device is not None else self._pixels.device
+        self._canvas: Tensor | None = None
+        self._fixed: tuple[Tensor, Tensor, Tensor] | None = None
+        self._order: tuple[int, Tensor] | None = None
+
+    def __len__(self) -> int:
+        return len(self._pixels) * self.per_image
+
+    def __repr__(self) -> str:
+        made = f"{len(self)} {self.pairs} pairs of {self.patch}x{self.patch}"
+        return f"PairSource({self.task.name}, {self.protocol}: {made}, seed {self.seed})"
+
+    def batch(self, epoch: int, index: Tensor) -> Pairs:
+        """The pairs numbered ``index`` (B,) int64 of ``epoch`` (which ``fixed`` pairs do not depend on)."""
+        return self._dress(*self.bytes(epoch, index))
+
+    def bytes(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same pairs as they are at rest: x and y uint8 (B, patch, patch), z float32 (B, dim)."""
+        index = self._checked_index(index)
+        if self.pairs == "fixed":
+            x, y, z = self._materialise()
+            return x.index_select(0, index), y.index_select(0, index), z.index_select(0, index)
+        blocks = [self._make(epoch, index[part]) for part in _slices(max(len(index), 1), _BLOCK)]
+        x, y, z = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+        return x, y, z
+
+    def homography(self, z: Tensor) -> Tensor:
+        """z (..., dim), in the protocol's order (release translation: rows first), to H (..., 3, 3)."""
+        return self.rule.homography(z)
+
+    def steps(self, batch: int) -> int:
+        """How many whole batches an epoch has."""
+        if not 1 <= batch <= len(self):
+            raise ValueError(f"batch takes 1 to {len(self)} (the number of pairs), got {batch}")
+        return len(self) // batch
+
+    def schedule(self, step: int, batch: int, order: str = "shuffled") -> tuple[int, Tensor]:
+        """Epoch and index (batch,) of global batch number ``step``: a pure function, so runs resume anywhere.
+
+        ``shuffled``: every epoch in an order of its own; ``contiguous``: runs of the stored order, ten pairs
+        an image in a row. What is left over at the end of an epoch is dropped.
+        """
+        if order not in ORDERS:
+            raise ValueError(f"order takes one of {', '.join(ORDERS)}, got {order!r}")
+        if step < 0:
+            raise ValueError(f"step takes 0 or more, got {step}")
+        epoch, place = divmod(step, self.steps(batch))
+        if order == "contiguous":
+            return epoch, torch.arange(place * batch, (place + 1) * batch, device=self.device)
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, keys.permutation(self.seed, epoch, len(self), self.device)
+        return epoch, self._order[1][place * batch : (place + 1) * batch]
+
+    def stream(
+        self, start: int, stop: int, batch: int, order: str = "shuffled", rank: int = 0, world: int = 1
+    ) -> Iterator[Pairs]:
+        """Batches number ``start`` to ``stop`` - 1 of the schedule; of each, the share of one ``rank``.
+
+        Shares are consecutive parts of the batch whose sizes differ by at most one, the larger ones first.
+        Same values as `batch` gives; fresh pairs are made many batches at a time, because that is faster.
+        """
+        if not 0 <= rank < world <= batch:
+            raise ValueError(f"rank takes 0 <= rank < world <= batch, got {rank}, {world}, {batch}")
+        small, larger = divmod(batch, world)
+        first = rank * small + min(rank, larger)
+        count = small + (rank < larger)
+        ahead = max(1, _CHUNK // count)
+        epoch_steps = self.steps(batch)
+        step = start
+        while step < stop:
+            # A chunk stays within one epoch: fresh pairs are made for one epoch at a time.
+            last = min(stop, step + ahead, (step // epoch_steps + 1) * epoch_steps)
+            planned = [self.schedule(i, batch, order) for i in range(step, last)]
+            index = torch.cat([part[first : first + count] for _, part in planned])
+            made = self.bytes(planned[0][0], index)
+            for part in _slices(len(index), count):
+                yield self._dress(*(t[part] for t in made))
+            step = last
+
+    def _dress(self, x: Tensor, y: Tensor, z: Tensor) -> Pairs:
+        x, y = (t.to(self.dtype).div_(255).sub_(0.5) for t in (x, y))
+        return Pairs(x, y, z.to(self.dtype))
+
+    def _materialise(self) -> tuple[Tensor, Tensor, Tensor]:
+        if self._fixed is None:
+            n, side = len(self), self.patch
+            x = torch.empty(n, side, side, dtype=torch.uint8, device=self.device)
+            y, z = torch.empty_like(x), torch.empty(n, self.task.dim, device=self.device, dtype=torch.float32)
+            with track(n, f"making {self.task.name} pairs", "pairs") as bar:
+                for part in _slices(n, _BLOCK):
+                    index = torch.arange(part.start, part.stop, device=self.device)
+                    x[part], y[part], z[part] = self._make(0, index)
+                    bar.advance(len(index))
+            self._fixed, self._canvas = (x, y, z), None
+        return self._fixed
+
+    def _make(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # One block of pairs, from keys to bytes.
+        if self._canvas is None:
+            self._canvas = lookup.pad(self._pixels.to(self.device))
+        canvas, patch = self._canvas, self.patch
+        z = self.rule.parameters(keys.uniform(self.seed, epoch, index, self.task.dim, Stream.PARAMETERS))
+        place = torch.empty(0)
+        if self.rule.interpolation == "none":
+            place = keys.uniform(self.seed, epoch, index, 2, Stream.PLACE)
+        plan = self.rule.plan(z, place)
+        image = torch.div(index, self.per_image, rounding_mode="floor")
+        x = lookup.crop(canvas, image, plan.corner, patch)
+        if plan.second is not None:
+            y = lookup.crop(canvas, image, plan.second, patch)
+        else:
+            assert plan.pull is not None
+            read = lookup.bicubic if self.rule.interpolation == "bicubic" else lookup.bilinear
+            y = read(canvas, image, plan.pull, patch)
+        if self.photometric is not None:
+            x, y = self.photometric.apply(x.double(), y.double(), self.seed, epoch, index)
+        return lookup.to_bytes(x), lookup.to_bytes(y), z
+
+    def _checked_index(self, index: Tensor) -> Tensor:
+        if index.dtype != torch.int64 or index.ndim != 1:
+            raise TypeError(f"index takes an int64 tensor (B,), got {index.dtype} {tuple(index.shape)}")
+        if index.device.type == "cpu" and index.numel():  # on a GPU this would wait for it
+            low, high = int(index.min()), int(index.max())
+            if low < 0 or high >= len(self):
+                raise ValueError(f"index takes 0 to {len(self) - 1}, got {low} to {high}")
+        return index.to(self.device)
+
+
+def _checked(pixels: Tensor) -> Tensor:
+    if pixels.dtype != torch.uint8 or pixels.ndim != 3 or len(pixels) == 0:
+        raise TypeError(f"images takes bytes (N, height, width), got {pixels.dtype} {tuple(pixels.shape)}")
+    return pixels
+
+
+def _slices(n: int, size: int) -> Iterator[slice]:
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))

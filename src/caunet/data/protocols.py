@@ -1,0 +1,197 @@
+"""The two ways of making a pair: `text`, as the paper says, and `release`, as its authors did.
+
+A protocol turns uniform numbers into z and into the two places to read: where the first patch lies, and the
+*pull* that says where in the same image each pixel of the second patch reads (see `caunet.data.lookup`).
+Convention as in `caunet.geometry`: y(p') = x(p) with p' = H p, so the pull is H^-1; x right, y down; the
+origin of H is the centre of the patch. docs/pairs.md has the whole story.
+"""
+
+from itertools import product
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from caunet.tasks import Task
+
+__all__ = ["PROTOCOLS", "Plan", "Release", "Rule", "Text", "get"]
+
+RELEASE_TASKS = ("translation", "rotation", "scaling", "affine", "projective")
+PLACE_LANES = 2
+
+
+class Plan(NamedTuple):
+    """How to read B pairs: ``corner`` (B, 2) int64, the first patch's first pixel (row, column); then either
+    ``second`` (B, 2), the same for a second patch that needs no interpolation, or ``pull`` (B, 3, 3)."""
+
+    corner: Tensor
+    second: Tensor | None
+    pull: Tensor | None
+
+
+class Rule(Protocol):
+    """What `PairSource` asks of a protocol."""
+
+    name: str
+    interpolation: str
+
+    def parameters(self, u: Tensor) -> Tensor:
+        """Uniform numbers (B, dim) to z (B, dim) float32."""
+
+    def plan(self, z: Tensor, place: Tensor) -> Plan:
+        """z (B, dim) and uniform numbers (B, 2) to the two places to read."""
+
+    def homography(self, z: Tensor) -> Tensor:
+        """z (..., dim), in this protocol's order, to H (..., 3, 3)."""
+
+
+def get(name: str, task: Task, size: tuple[int, int], patch: int) -> Rule:
+    """The protocol called ``name`` for a task, images of ``size`` (height, width) and square patches."""
+    if patch < 1 or patch > min(size):
+        raise ValueError(f"patch takes 1 to {min(size)} for images of {size[0]}x{size[1]}, got {patch}")
+    if name not in PROTOCOLS:
+        raise ValueError(f"protocol takes one of {', '.join(PROTOCOLS)}, got {name!r}")
+    return PROTOCOLS[name](task, size, patch)
+
+
+class Text:
+    """The paper as written: z continuous, warp about the centre of the patch, bilinear, patch at the centre.
+
+    >>> from caunet import tasks
+    >>> rule = Text(tasks.get("translation"), (32, 32), 11)
+    >>> rule.plan(torch.tensor([[2.0, 0.0]]), torch.zeros(1, 2)).pull[0]  # reads two to the left of (11, 11)
+    tensor([[ 1., 0., 9.],
+            [ 0., 1., 11.],
+            [ 0., 0., 1.]], dtype=torch.float64)
+    """
+
+    name = "text"
+    interpolation = "bilinear"
+
+    def __init__(self, task: Task, size: tuple[int, int], patch: int) -> None:
+        self.task, self.patch = task, patch
+        self.corner = tuple(n // 2 - patch // 2 for n in size)  # (row, column)
+
+    def parameters(self, u: Tensor) -> Tensor:
+        # Not task.from_uniform: lerp rounds differently in the tail of a batch than in its middle.
+        low, high = u.new_tensor(self.task.low), u.new_tensor(self.task.high)
+        return (u * (high - low) + low).to(torch.float32)
+
+    def plan(self, z: Tensor, place: Tensor) -> Plan:
+        corner = torch.tensor([self.corner], device=z.device).expand(len(z), 2)
+        half = (self.patch - 1) / 2
+        offset = z.new_full((len(z), 2), -half, dtype=torch.float64)
+        return Plan(corner, None, _pull(self.homography(z.double()), offset, self.origin))
+
+    def homography(self, z: Tensor) -> Tensor:
+        return self.task.homography(z)
+
+    @property
+    def origin(self) -> tuple[float, float]:
+        """The centre of the first patch, (x, y) in the image: where H has its origin."""
+        half = (self.patch - 1) / 2
+        return self.corner[1] + half, self.corner[0] + half
+
+
+class Release:
+    """What the authors ran. Only their five tasks: other tasks have no release to follow.
+
+    Translation: whole pixels, no interpolation, z = (rows, columns), first patch at a random place such that
+    both patches lie inside. Rotation: whole degrees, bicubic. The rest: continuous, bilinear. All but
+    translation: the output picture is the bounding box of the warped image, and the second patch is taken
+    around pixel floor(S / 2) of each of its axes, as the first is in the image.
+    """
+
+    name = "release"
+
+    def __init__(self, task: Task, size: tuple[int, int], patch: int) -> None:
+        if task.name not in RELEASE_TASKS:
+            known = ", ".join(RELEASE_TASKS)
+            raise ValueError(f"protocol 'release' exists for {known}; got {task.name!r}; use 'text' for it")
+        self.task, self.size, self.patch = task, size, patch
+        self.whole = task.name in ("translation", "rotation")
+        self.interpolation = {"translation": "none", "rotation": "bicubic"}.get(task.name, "bilinear")
+        self.text = Text(task, size, patch)
+        reach = max(task.high) if task.name == "translation" else 0
+        if min(size) - patch < reach:
+            raise ValueError(f"patch takes at most {min(size) - int(reach)} here: both patches must fit")
+        if task.name == "projective":
+            self._check_horizon()
+
+    def parameters(self, u: Tensor) -> Tensor:
+        if not self.whole:
+            return self.text.parameters(u)
+        low, high = u.new_tensor(self.task.low), u.new_tensor(self.task.high)
+        return ((u * (high - low + 1.0)).floor() + low).to(torch.float32)
+
+    def plan(self, z: Tensor, place: Tensor) -> Plan:
+        if self.task.name == "translation":
+            return self._shift(z, place)
+        H = self.text.homography(z.double())
+        offset = self._box_offset(H)
+        corner = torch.tensor([self.text.corner], device=z.device).expand(len(z), 2)
+        return Plan(corner, None, _pull(H, offset, self.text.origin))
+
+    def homography(self, z: Tensor) -> Tensor:
+        return self.task.homography(z.flip(-1) if self.task.name == "translation" else z)
+
+    def _shift(self, z: Tensor, place: Tensor) -> Plan:
+        # The content moves by z, so the second patch begins z before the first: 0 <= first - z <= room.
+        room = torch.tensor([n - self.patch for n in self.size], device=z.device)
+        shift = z.to(torch.int64)
+        lowest = shift.clamp(min=0)
+        places = room + 1 - shift.abs()
+        first = lowest + (place * places).floor().to(torch.int64)
+        return Plan(first, first - shift, None)
+
+    def _box_offset(self, H: Tensor) -> Tensor:
+        # Of the second patch's first pixel, (x, y) in H's coordinates. (B, 2)
+        x0, y0 = self.text.origin
+        height, width = self.size
+        xs, ys = (-0.5 - x0, width - 0.5 - x0), (-0.5 - y0, height - 0.5 - y0)
+        corners = list(product(xs, ys))  # of the image's outline, which is made of pixel edges
+        third = [H[:, 2, 0] * x + H[:, 2, 1] * y + H[:, 2, 2] for x, y in corners]
+        ends = [
+            torch.stack([(H[:, i, 0] * x + H[:, i, 1] * y + H[:, i, 2]) / w for i in (0, 1)], -1)
+            for (x, y), w in zip(corners, third, strict=True)
+        ]
+        box = torch.stack(ends)  # (4, B, 2)
+        low, high = box.amin(0), box.amax(0)
+        # Whole pixels, shared out on both sides of the box. The slack keeps rounding from adding a pixel.
+        length = (high - low - 1e-9).ceil()
+        middle = (length / 2).floor() - length / 2 + 0.5  # pixel floor(S/2) from the box's centre: 0 or 1/2
+        return (low + high) / 2 + middle - self.patch // 2
+
+    def _check_horizon(self) -> None:
+        x0, y0 = self.text.origin
+        far = max(x0 + 0.5, y0 + 0.5, self.size[1] - 0.5 - x0, self.size[0] - 0.5 - y0)
+        slant = sum(max(-a, b) for a, b in zip(self.task.low[4:], self.task.high[4:], strict=True))
+        if far * slant >= 1:
+            raise ValueError(
+                f"protocol 'release' cannot warp whole images of {self.size[0]}x{self.size[1]} projectively: "
+                "the horizon may cross them and the bounding box has no end; use smaller images or 'text'"
+            )
+
+
+PROTOCOLS: dict[str, type[Text] | type[Release]] = {"text": Text, "release": Release}
+
+
+def _pull(H: Tensor, offset: Tensor, origin: tuple[float, float]) -> Tensor:
+    """translate(origin) H^-1 translate(offset), float64 (B, 3, 3); not finite where H is singular.
+
+    Written out: the inverse as adjugate over determinant, so that every pair gets the same bits alone and in
+    a batch, which linear-algebra libraries do not promise.
+    """
+    a, b, c, d, e, f, g, h, i = (entry.contiguous() for entry in H.flatten(1).unbind(1))
+    rows = [
+        [e * i - f * h, c * h - b * i, b * f - c * e],
+        [f * g - d * i, a * i - c * g, c * d - a * f],
+        [d * h - e * g, b * g - a * h, a * e - b * d],
+    ]
+    det = a * rows[0][0] + b * rows[1][0] + c * rows[2][0]
+    ox, oy = offset.unbind(-1)
+    rows = [[entry / det for entry in row] for row in rows]
+    rows = [[p, q, p * ox + q * oy + r] for p, q, r in rows]
+    rows[0] = [entry + origin[0] * last for entry, last in zip(rows[0], rows[2], strict=True)]
+    rows[1] = [entry + origin[1] * last for entry, last in zip(rows[1], rows[2], strict=True)]
+    return torch.stack([torch.stack(row, -1) for row in rows], -2)
