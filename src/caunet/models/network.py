@@ -47,7 +47,7 @@ class RelationNetwork(nn.Module):
 
     @property
     def learning_rule(self) -> str:
-        """What its non-negative weights want (``multiplicative``, ``projection``); ``adam`` if it has none."""
+        """What its non-negative weights want: ``multiplicative``, ``projection``; ``adam`` if it has none."""
         return self.model_spec.learning_rule
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:

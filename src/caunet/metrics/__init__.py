@@ -1,0 +1,16 @@
+"""How wrong an inferred relation is: three errors, and sums of them that shards share.
+
+Conventions: H (..., 3, 3) maps points of the first image to the second, origin at the patch centre, pixels.
+All errors are computed in float64 from each sample alone, whatever the dtype of the network.
+
+- *Parameter error*: mean over the dimensions of z of the squared difference (Table II is its mean).
+- *Transformation error*: of the unit square's four corners as homogeneous vectors, without division by the
+  third coordinate (Section VI-E; Table III is its mean).
+- *Corner error*: mean distance in pixels between where the patch's four corner pixels go and where they are
+  said to go, with that division. A corner sent to infinity is infinitely far off.
+"""
+
+from caunet.metrics.errors import corner_error, parameter_error, transformation_error
+from caunet.metrics.sums import ErrorSums
+
+__all__ = ["ErrorSums", "corner_error", "parameter_error", "transformation_error"]
