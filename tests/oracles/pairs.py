@@ -96,7 +96,7 @@ def release_pair(image, task, z, patch):
     y = np.zeros((patch, patch))
     for r in range(patch):
         for c in range(patch):
-            place = start + (columns // 2 - patch // 2 + c, rows // 2 - patch // 2 + r)
+            place = start + np.array([columns // 2 - patch // 2 + c, rows // 2 - patch // 2 + r])
             p = back @ (*place, 1.0)
             y[r, c] = value_at(image, p[0] / p[2] + x0, p[1] / p[2] + y0, weight)
     return image[top : top + patch, left : left + patch].astype(float), y
