@@ -103,7 +103,7 @@ class ErrorSums:
         return None if place == _BINS - 1 else float(2 ** (_LOWEST_OCTAVE + (place - 0.5) / _PER_OCTAVE))
 
     def histogram(self) -> dict[str, Any]:
-        """Corner errors, eight bins an octave: ``edges`` (n + 1) in pixels, ``counts``, and what is outside."""
+        """Corner errors, eight bins an octave: ``edges`` (n + 1) in pixels, ``counts``, and outliers."""
         inner = self._bins[1:-1].reshape(-1, _COARSE).sum(1).tolist()
         used = [i for i, n in enumerate(inner) if n] or [0]
         first, last = used[0], used[-1] + 1
