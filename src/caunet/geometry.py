@@ -35,6 +35,9 @@ __all__ = [
 
 Number = float | Tensor
 
+HORIZON = 1e-6  # the smallest third coordinate that counts as in front, that of the image's centre being 1
+FLOAT32_SIDE = 512  # up to this size float32 coordinates are good to 1e-4 of a pixel
+
 
 def translate(tx: Number, ty: Number) -> Tensor:
     """H that moves by tx to the right and ty down: numbers or tensors (...) to (..., 3, 3).
@@ -203,7 +206,9 @@ def warp(
     height, width = images.shape[-2:]
     if size is None:
         size = (height, width)
-    x, y = _sources(H, (height, width), _check_size("size", size), origin, images.dtype)
+    narrow = torch.float64 not in (images.dtype, H.dtype) and max(height, width, *size) <= FLOAT32_SIDE
+    dtype = torch.float32 if narrow else torch.float64
+    x, y = _sources(H, (height, width), _check_size("size", size), origin, dtype)
     if images.ndim == 4:
         channels = torch.arange(images.shape[1], device=H.device) * (height * width)
         base = (base[:, None] + channels).reshape(-1)
@@ -240,21 +245,27 @@ def check(H: Tensor, name: str = "H") -> None:
 def _sources(
     H: Tensor, inside: tuple[int, int], size: tuple[int, int], origin: tuple[float, float], dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Where each output pixel (B, *size) comes from: x and y in the first image."""
+    """Where each output pixel (B, *size) lies in the first image: x and y, in `dtype`.
+
+    What is done once a homography is done in float64; what is done once a pixel, in `dtype`.
+    """
     wide = H.double()
-    # H and the adjugate's multiple det(H) H^-1 differ by a factor whose sign must not turn front into back.
-    middle = wide[:, 2, 0] * ((inside[1] - 1) / 2) + wide[:, 2, 1] * ((inside[0] - 1) / 2) + wide[:, 2, 2]
-    back = _adjugate(wide)
-    determinant = (wide[:, 0, :] * back[:, :, 0]).sum(-1)
-    back = back / torch.where(middle < 0, -determinant, determinant)[:, None, None]
-    xs = torch.arange(size[1], dtype=torch.float64, device=H.device) + origin[0]
-    ys = torch.arange(size[0], dtype=torch.float64, device=H.device) + origin[1]
-    along = back[:, :, 0, None] * xs  # (B, 3, width)
-    down = back[:, :, 1, None] * ys + back[:, :, 2, None]  # (B, 3, height)
-    x, y, w = (down[:, :, :, None] + along[:, :, None, :]).unbind(1)
-    front = w > 0
-    w = torch.where(front, w, 1.0)
-    return torch.where(front, x / w, -2.0), y / w
+    # Scaled so that the image's centre has w = 1: H and -H have the same front, and w a known size.
+    middle = wide[:, 2] @ wide.new_tensor([(inside[1] - 1) / 2, (inside[0] - 1) / 2, 1.0])
+    wide = wide / torch.where(middle == 0, 1.0, middle)[:, None, None]
+    adjugate = _adjugate(wide)
+    determinant = (wide[:, 0] * adjugate[:, :, 0]).sum(-1)
+    back = adjugate / determinant[:, None, None]
+    start = back @ back.new_tensor([origin[0], origin[1], 1.0])
+    right, down, start = (part.mT[..., None].to(dtype) for part in (back[:, :, 0], back[:, :, 1], start))
+    place = torch.arange(size[0] * size[1], device=H.device)
+    columns, rows = (place % size[1]).to(dtype), (place // size[1]).to(dtype)
+    # Elementwise, (3, B, pixels): a matrix product would be at the mercy of the matmul precision in force.
+    x, y, w = (right * columns + (down * rows + start)).reshape(3, -1, *size)
+    # Behind the horizon w is not positive: such a pixel is sent far outside (without a slow `where`).
+    far = (HORIZON - w).clamp_min(0) * 1e20
+    w = w.clamp_min(HORIZON)
+    return x / w + far, y / w
 
 
 def _adjugate(H: Tensor) -> Tensor:
@@ -269,7 +280,7 @@ def _matrix(*entries: Number) -> Tensor:
     if not like.is_floating_point():
         like = like.to(torch.get_default_dtype())
     parts = [torch.as_tensor(e, dtype=like.dtype, device=like.device) for e in entries]
-    shape = torch.broadcast_shapes(*(part.shape for part in parts))
+    shape = torch.broadcast_shapes(*(part.shape for part in parts))  # type: ignore[no-untyped-call]
     return torch.stack([part.expand(shape) for part in parts], -1).reshape(*shape, 3, 3)
 
 
