@@ -1,0 +1,137 @@
+"""``caunet reproduce``: the paper's tables, trained here."""
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from caunet.reproduction.grid import GridState
+    from caunet.reproduction.recipes import Cell
+
+__all__ = ["Reproduce"]
+
+RecipeName = Literal["released", "written", "claims", "control"]
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Train the paper's networks on its tasks and lay our errors beside the paper's.
+
+    A grid of runs: each is trained once, goes on where it was stopped, and is left alone when finished.
+    Exit code 0 only if every cell is finished.
+
+    Example: caunet reproduce --profile quick --recipe released --tasks translation --report
+    """
+
+    profile: Literal["quick", "paper"] = "quick"
+    """quick: the schedule compressed into a minute or so a network; paper: the paper's 200,000 updates."""
+    recipe: tuple[RecipeName, ...] = ("written",)
+    """As the paper's text has it (written), as its authors' scripts did (released), its sentences tested
+    (claims), CAN on rotation at full length (control). Several may be given."""
+    tasks: tuple[str, ...] = ("translation", "rotation", "scaling", "affine", "projective")
+    """Which tasks."""
+    models: tuple[str, ...] = ("ctn", "bln", "can")
+    """Which networks (for claims: these and their variants)."""
+    seeds: int = 1
+    """Seeds 0 to N-1; the tables show mean and standard deviation."""
+    protocol: Literal["text", "release"] | None = None
+    """How pairs are made; default: what the recipe says."""
+    data: str | None = None
+    """photos, cifar10 or a directory; default: photos for quick, cifar10 for paper."""
+    workers: int | None = None
+    """Processes; default: one a core."""
+    updates: int | None = None
+    """Updates of each run, instead of the profile's."""
+    out: Path = Path("runs/reproduce")
+    """Where the runs are kept."""
+    results: Path | None = None
+    """Also copy the finished cells' results, small JSON files, to this directory."""
+    report: bool = False
+    """Write report/index.html and its figures into --out."""
+
+    def run(self) -> int:
+        """Run the grid; 0 when all cells are finished, 1 when some are not, 130 when interrupted."""
+        from rich.console import Console
+
+        from caunet.reproduction.grid import run_grid
+        from caunet.reproduction.live import watch
+
+        cells = self._cells()
+        console = Console(stderr=True)
+        with watch(console) as listener:
+            state = run_grid(cells, self.out, workers=self.workers, listener=listener)
+        self._conclude(cells, state)
+        return 130 if state.interrupted else 0 if state.complete else 1
+
+    def _cells(self) -> "list[Cell]":
+        """The grid, with every name checked before anything is trained."""
+        from caunet import tasks
+        from caunet.data import load_images
+        from caunet.reproduction.recipes import cells
+
+        for task in self.tasks:
+            tasks.get(task)
+        unknown = [model for model in self.models if model not in ("ctn", "bln", "can")]
+        if unknown:
+            raise ValueError(f"models takes any of ctn, bln, can, got {unknown[0]!r}; others: `caunet train`")
+        data = self.data or ("photos" if self.profile == "quick" else "cifar10")
+        load_images(data, split="test")
+        found = cells(
+            self.recipe,
+            tasks=self.tasks,
+            models=self.models,
+            seeds=self.seeds,
+            profile=self.profile,
+            updates=self.updates,
+            protocol=self.protocol,
+            data=data,
+        )
+        if not found:
+            raise ValueError(f"recipe {', '.join(self.recipe)} has no runs for {', '.join(self.tasks)}")
+        return found
+
+    def _conclude(self, cells: "list[Cell]", state: "GridState") -> None:
+        """Tables of what is finished, what failed, and how to go on."""
+        from caunet.reproduction.claims import add_offsets
+        from caunet.reproduction.results import collect
+
+        add_offsets(cells, self.out)
+        found = collect(cells, self.out, self.results)
+        self._print_tables(found)
+        if self.report and found:
+            from caunet.reproduction.report import write_report
+
+            print(f"Report: {write_report(cells, found, self.out)}")
+        missing = [
+            cell for cell in cells if cell.name not in state.outcomes or not state.outcomes[cell.name].done
+        ]
+        for cell in missing:
+            outcome = state.outcomes.get(cell.name)
+            if outcome is not None and outcome.state == "failed":
+                print(f"failed: {cell.name}: {outcome.message}", file=sys.stderr)
+        if missing:
+            again = shlex.join(["caunet", *sys.argv[1:]])
+            print(
+                f"{len(missing)} of {len(cells)} cells are not finished. To go on:\n  {again}",
+                file=sys.stderr,
+            )
+
+    def _print_tables(self, found: list[dict[str, Any]]) -> None:
+        from rich.console import Console
+
+        from caunet.reproduction.claims import judge
+        from caunet.reproduction.tables import MEASURES, caption, make_table, rich_table
+
+        console = Console()
+        for recipe in self.recipe:
+            chosen = [result for result in found if result["recipe"] == recipe]
+            if not chosen or recipe == "claims":
+                continue
+            for measure in MEASURES:
+                note = f"{recipe}: {caption(chosen)}"
+                console.print(rich_table(make_table(chosen, measure), note))
+        for finding in judge(found):
+            figures = "; ".join(f"{task}: {text}" for task, text in finding.texts.items())
+            console.print(f"[bold]{finding.verdict}[/]  {finding.sentence}\n    {figures}", highlight=False)

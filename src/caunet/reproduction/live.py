@@ -1,0 +1,92 @@
+"""What a person sees of a grid: a table that moves on a terminal, one line a finished cell elsewhere."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from caunet.reproduction.grid import GridState, unique
+from caunet.reproduction.recipes import Cell
+from caunet.reproduction.results import metrics
+from caunet.reproduction.tables import show
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["watch"]
+
+_STYLES = {
+    "finished": "green",
+    "diverged": "yellow",
+    "failed": "red",
+    "busy": "magenta",
+    "interrupted": "yellow",
+}
+_WORDS = {"busy": "elsewhere"}
+
+
+@contextlib.contextmanager
+def watch(console: "Console") -> Iterator[Callable[[GridState], None]]:
+    """Yield a listener for :func:`caunet.reproduction.grid.run_grid` that draws on ``console``."""
+    if not console.is_terminal:
+        yield lambda state: _line(console, state)
+        return
+    from rich.live import Live
+
+    with Live(console=console, refresh_per_second=2) as live:
+        yield lambda state: live.update(_picture(state))
+
+
+def _line(console: "Console", state: GridState) -> None:
+    if state.latest is None:
+        return
+    cell, outcome = state.latest, state.outcomes[state.latest.name]
+    total = len(unique(state.cells))
+    ended = sum(1 for known in state.outcomes.values() if known.state not in ("busy", "interrupted"))
+    said = f": {outcome.message}" if outcome.message else f", parameter error {_error(state, cell)}"
+    console.print(f"[{ended}/{total}] {_title(cell)} {outcome.state}{said}", markup=False, soft_wrap=True)
+
+
+def _title(cell: Cell) -> str:
+    return f"{cell.config.task} {cell.label} ({cell.config.protocol}, seed {cell.config.seed})"
+
+
+def _error(state: GridState, cell: Cell) -> str:
+    last = next((line for line in reversed(metrics(state.out / cell.name)) if "test" in line), None)
+    return show(last["test"]["parameter_error"]) if last else "–"
+
+
+def _picture(state: GridState) -> Any:
+    """The table of all cells: progress, loss and test error are read from the runs' own metrics."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for head in ("task", "network", "protocol", "seed", "state", "updates", "loss", "test error", "left"):
+        table.add_column(
+            head, justify="left" if head in ("task", "network", "protocol", "state") else "right"
+        )
+    for cell in unique(state.cells):
+        known = state.outcomes.get(cell.name)
+        word = "running" if cell.name in state.running else known.state if known else "waiting"
+        c = cell.config
+        about = [c.task, cell.label, c.protocol, str(c.seed)]
+        style = "bold" if word == "running" else _STYLES.get(word, "dim")
+        fields = _progress(state, cell) if word != "waiting" else [""] * 4
+        table.add_row(*about, f"[{style}]{_WORDS.get(word, word)}[/]", *fields)
+    return table
+
+
+def _progress(state: GridState, cell: Cell) -> list[str]:
+    lines = metrics(state.out / cell.name)
+    losses = [line for line in lines if "loss" in line]
+    if not losses:
+        return [""] * 4
+    last, total = losses[-1], cell.config.updates
+    left = ""
+    if cell.name in state.running and len(losses) > 1 and "seconds" in last:
+        left = _duration((total - last["step"]) * last["seconds"] / last["step"])
+    return [f"{last['step']:,}/{total:,}", show(last["loss"]), _error(state, cell), left]
+
+
+def _duration(seconds: float) -> str:
+    return time.strftime("%H:%M:%S" if seconds >= 3600 else "%M:%S", time.gmtime(max(0.0, seconds)))

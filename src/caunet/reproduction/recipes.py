@@ -1,0 +1,213 @@
+"""The runs behind the tables: one function a recipe, each returning settings or cells.
+
+``written``
+    the paper as its text has it: continuous z, true Adam, shuffled batches, biases everywhere.
+``released``
+    what the authors' scripts did: integer or box-cropped pairs, Adam reset at each update,
+    contiguous batches, no biases in BLN and CAN.
+``claims``
+    the paper's sentences put to the test: variants of ``written``, on rotation and translation.
+``control``
+    CAN on rotation, as written, with the paper's full 200,000 updates.
+
+>>> released("rotation", "can").adam_reset, dict(released("rotation", "can").model_options)
+(True, {'bias': False})
+>>> [cell.label for cell in cells(["written"], tasks=["rotation"])]
+['ctn', 'bln', 'can']
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from caunet.training.config import PROFILES, TrainConfig
+
+__all__ = ["CLAIM_TASKS", "MODELS", "RECIPES", "TASKS", "VARIANTS", "Cell", "cells", "released", "written"]
+
+TASKS = ("translation", "rotation", "scaling", "affine", "projective")
+MODELS = ("ctn", "bln", "can")
+CLAIM_TASKS = ("translation", "rotation")
+
+# The networks of the claims: label -> (model, overrides of the model, changes of the run).
+VARIANTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "ctn": ("ctn", {}, {}),
+    "bln": ("bln", {}, {}),
+    "can": ("can", {}, {}),
+    "can-no-competition": ("can", {"competition": "none"}, {}),
+    "can-winner-take-all": ("can", {"competition": "winner-take-all"}, {}),
+    "can-projection": ("can", {}, {"rule": "projection"}),
+    "bln-nonnegative": ("bln", {"nonnegative": True}, {}),
+    "bln-softmax": ("bln", {"normalisation": "softmax"}, {}),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid: the recipe it belongs to, what it is called in the tables, and its settings."""
+
+    recipe: str
+    label: str
+    config: TrainConfig
+
+    @property
+    def may_diverge(self) -> bool:
+        """Whether divergence would be a finding: the paper says so of projection."""
+        return self.config.rule == "projection"
+
+    @property
+    def name(self) -> str:
+        """The run's folder: readable, and different for different settings.
+
+        The recipe is left out, so a run that two recipes ask for is made once.
+
+        >>> Cell("written", "can", written("rotation", "can")).name
+        'rotation-can-text-200000-seed0-...'
+        """
+        c = self.config
+        return f"{c.task}-{self.label}-{c.protocol}-{c.updates}-seed{c.seed}-{fingerprint(c)}"
+
+    @property
+    def pairs(self) -> tuple[object, ...]:
+        """Cells with the same value train on the same pairs."""
+        c = self.config
+        return (
+            c.data,
+            c.split,
+            c.test_split,
+            c.task,
+            c.protocol,
+            c.pairs,
+            c.per_image,
+            c.patch,
+            c.seed,
+            c.dtype,
+        )
+
+
+def fingerprint(config: TrainConfig) -> str:
+    """Eight hexadecimal digits that name the settings.
+
+    Only settings that differ from the defaults count, so a setting added to the package later
+    does not orphan the runs made before it.
+    """
+    default = TrainConfig().to_json()
+    changed = {name: value for name, value in config.to_json().items() if value != default.get(name)}
+    return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def written(task: str, model: str, seed: int = 0, **changes: Any) -> TrainConfig:
+    """The paper as written: ``text`` pairs, fixed and shuffled, true Adam."""
+    config = TrainConfig(task=task, model=model, seed=seed, data="cifar10", protocol="text")
+    return config.replace(**changes)
+
+
+def released(task: str, model: str, seed: int = 0, **changes: Any) -> TrainConfig:
+    """What the authors' scripts did: ``release`` pairs, contiguous batches, Adam reset at each update."""
+    options = {} if model == "ctn" else {"bias": False}
+    config = TrainConfig(
+        task=task,
+        model=model,
+        model_options=options,
+        seed=seed,
+        data="cifar10",
+        protocol="release",
+        order="contiguous",
+        adam_reset=True,
+    )
+    return config.replace(**changes)
+
+
+def _table(recipe: str, make: Callable[..., TrainConfig]) -> Callable[..., list[Cell]]:
+    def build(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+        return [Cell(recipe, model, make(task, model, seed, **changes)) for task in tasks for model in models]
+
+    return build
+
+
+def _claims(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+    chosen = [(label, *spec) for label, spec in VARIANTS.items() if label in models or spec[0] in models]
+    return [
+        Cell("claims", label, written(task, model, seed, **(changes | run), model_options=options))
+        for task in CLAIM_TASKS
+        if task in tasks
+        for label, model, options, run in chosen
+    ]
+
+
+def _control(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+    if "rotation" not in tasks or "can" not in models:
+        return []
+    return [Cell("control", "can", written("rotation", "can", seed, **(changes | {"updates": 200_000})))]
+
+
+RECIPES: dict[str, Callable[..., list[Cell]]] = {
+    "released": _table("released", released),
+    "written": _table("written", written),
+    "claims": _claims,
+    "control": _control,
+}
+
+
+def schedule(profile: str, updates: int | None = None) -> dict[str, Any]:
+    """The settings of a profile, at another length if asked.
+
+    ``paper`` keeps the paper's schedule and stops early; ``quick`` squeezes its 120 decays into the run.
+
+    >>> schedule("paper", 60_000)
+    {'updates': 60000}
+    >>> schedule("quick", 6_000)["decay_every"]
+    50
+    """
+    if profile not in PROFILES:
+        raise ValueError(f"profile takes {' or '.join(sorted(PROFILES))}, got {profile!r}")
+    if updates is not None and updates < 1:
+        raise ValueError(f"updates takes a whole number of at least 1, got {updates}")
+    settings = dict(PROFILES[profile])
+    if updates is not None:
+        settings["updates"] = updates
+        if "decay_every" in settings:
+            settings["decay_every"] = max(1, updates // 120)
+    return settings
+
+
+def cells(
+    recipes: Iterable[str],
+    *,
+    tasks: Sequence[str] = TASKS,
+    models: Sequence[str] = MODELS,
+    seeds: int = 1,
+    profile: str = "paper",
+    updates: int | None = None,
+    protocol: str | None = None,
+    data: str | None = None,
+) -> list[Cell]:
+    """The grid: every recipe x task x network x seed, in the order of the tables.
+
+    ``updates``, ``protocol`` and ``data`` replace what the profile and the recipe say.
+    """
+    if seeds < 1:
+        raise ValueError(f"seeds takes a whole number of at least 1, got {seeds}")
+    changes = schedule(profile, updates)
+    changes |= {} if protocol is None else {"protocol": protocol}
+    changes |= {} if data is None else {"data": data}
+    found: list[Cell] = []
+    for recipe in recipes:
+        if recipe not in RECIPES:
+            raise ValueError(f"recipe takes one of {', '.join(RECIPES)}, got {recipe!r}")
+        for seed in range(seeds):
+            found += RECIPES[recipe](tasks, models, seed, dict(changes))
+    return found
+
+
+def same_run(config: TrainConfig, stored: dict[str, Any]) -> bool:
+    """Whether stored settings (as in result.json) are these; settings added since count as their defaults."""
+    known = {f.name for f in dataclasses.fields(TrainConfig)}
+    if not isinstance(stored, dict) or set(stored) - known:
+        return False
+    try:
+        return TrainConfig.from_json(stored) == config
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,241 @@
+"""Tables II and III: ours, the paper's, and the ratio; for a terminal, for Markdown, for the report.
+
+``python -m caunet.reproduction.tables results README.md docs/reproduction.md`` rewrites what stands between
+``<!-- results:begin -->`` and ``<!-- results:end -->`` in those files.
+
+>>> show(0.0489), show(3.518), show(147.2), show(0.00123)
+('0.049', '3.52', '147', '0.0012')
+"""
+
+import math
+import statistics
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from caunet.errors import DataError
+from caunet.files import write_text
+from caunet.reproduction.recipes import MODELS, TASKS
+
+__all__ = [
+    "MEASURES",
+    "Entry",
+    "Table",
+    "caption",
+    "fill",
+    "make_table",
+    "markdown",
+    "paper",
+    "rich_table",
+    "show",
+]
+
+MEASURES = ("parameter_error", "transformation_error")
+BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+
+Result = Mapping[str, Any]
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """Tables II and III as printed: measure -> task -> network -> error.
+
+    >>> paper()["parameter_error"]["rotation"]["can"]
+    3.518
+    """
+    return tomllib.loads(files("caunet.reproduction").joinpath("paper_tables.toml").read_text())
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One network on one task: our mean over seeds, its spread, the paper's figure (or ``None``)."""
+
+    ours: float | None
+    spread: float | None
+    paper: float | None
+    best: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over the paper's: below 1 is better than the paper."""
+        return None if self.ours is None or not self.paper else self.ours / self.paper
+
+
+@dataclass(frozen=True)
+class Table:
+    """One of the two tables: ``rows[task][model]``."""
+
+    title: str
+    rows: Mapping[str, Mapping[str, Entry]]
+
+
+def make_table(results: Sequence[Result], measure: str) -> Table:
+    """The table of ``measure`` from results of one recipe; rows are its tasks in the paper's order."""
+    if measure not in MEASURES:
+        raise ValueError(f"measure takes {' or '.join(MEASURES)}, got {measure!r}")
+    printed = paper()[measure]
+    found = {result["task"] for result in results if result["model"] in MODELS}
+    tasks = [task for task in TASKS if task in found] + sorted(found - set(TASKS))
+    rows = {task: _row(results, measure, task, printed.get(task, {})) for task in tasks}
+    return Table(f"Table {printed['table']}. {printed['title']}", rows)
+
+
+def _row(
+    results: Sequence[Result], measure: str, task: str, printed: Mapping[str, float]
+) -> dict[str, Entry]:
+    ours: dict[str, list[float]] = {}
+    for model in MODELS:
+        same = [r for r in results if r["task"] == task and r["model"] == model]
+        ours[model] = [r[measure] for r in same if r[measure] is not None]
+    means = {model: statistics.fmean(values) for model, values in ours.items() if values}
+    lowest = min(means.values(), default=math.nan)
+    return {
+        model: Entry(
+            ours=means.get(model),
+            spread=statistics.stdev(ours[model]) if len(ours[model]) > 1 else None,
+            paper=printed.get(model),
+            # As the paper does, a tie in the digits shown makes both bold.
+            best=model in means and show(means[model]) == show(lowest),
+        )
+        for model in MODELS
+    }
+
+
+def show(value: float | None) -> str:
+    """Three figures, as in the paper: never more than three decimals unless they would be zeros."""
+    if value is None:
+        return "–"
+    if value >= 100:
+        return f"{value:.0f}"
+    if value >= 1:
+        return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    if value >= 0.01 or value == 0:
+        return f"{value:.3f}"
+    return f"{value:.2g}" if value >= 1e-4 else f"{value:.1e}"
+
+
+def show_ratio(ratio: float | None) -> str:
+    """A ratio with its sign of multiplication.
+
+    >>> show_ratio(0.5), show_ratio(12.3)
+    ('0.50×', '12×')
+    """
+    if ratio is None:
+        return "–"
+    return f"{ratio:.2f}×" if ratio < 9.995 else f"{ratio:.0f}×"
+
+
+def _ours(entry: Entry) -> str:
+    return show(entry.ours) + (f" ± {show(entry.spread)}" if entry.spread is not None else "")
+
+
+def markdown(table: Table) -> str:
+    """The table in Markdown, best of ours in bold."""
+    heads = ["Task", *(head for m in MODELS for head in (m.upper(), "paper", "ratio"))]
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + "--:|" * (3 * len(MODELS))]
+    for task, row in table.rows.items():
+        fields = [task.capitalize()]
+        for entry in row.values():
+            ours = f"**{_ours(entry)}**" if entry.best else _ours(entry)
+            printed = "–" if entry.paper is None else f"{entry.paper:.3f}"
+            fields += [ours, printed, show_ratio(entry.ratio)]
+        lines.append("| " + " | ".join(fields) + " |")
+    return f"*{table.title}*\n\n" + "\n".join(lines) + "\n"
+
+
+def rich_table(table: Table, note: str = "") -> Any:
+    """The table for a terminal of 80 columns: ours, the paper's in brackets, the ratio."""
+    from rich.table import Table as Rich
+    from rich.text import Text
+
+    shown = Rich(title=table.title, caption=note or None, title_justify="left", caption_justify="left")
+    shown.add_column("Task")
+    for model in MODELS:
+        shown.add_column(f"{model.upper()} ours [dim]paper[/] ratio", justify="right")
+    for task, row in table.rows.items():
+        fields: list[Text] = [Text(task.capitalize())]
+        for entry in row.values():
+            text = Text(_ours(entry), style="bold" if entry.best else "")
+            text.append(f"  {'–' if entry.paper is None else f'{entry.paper:.3f}'}", style="dim")
+            text.append(f"  {show_ratio(entry.ratio):>5}", style=_colour(entry.ratio))
+            fields.append(text)
+        shown.add_row(*fields)
+    return shown
+
+
+def _colour(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
+    return "not bold green" if ratio <= 1.1 else "not bold yellow" if ratio <= 2 else "not bold red"
+
+
+def caption(results: Sequence[Result]) -> str:
+    """What the numbers are of: data, protocol, updates, seeds.
+
+    >>> caption([{"data": "cifar10", "protocol": "text", "updates": 60000, "seed": 0, "pairs": "fixed"}])
+    'cifar10, text protocol, fixed pairs, 60,000 updates, 1 seed'
+    """
+
+    def values(name: str) -> str:
+        return ", ".join(sorted({str(result.get(name, "?")) for result in results}))
+
+    updates = ", ".join(f"{count:,}" for count in sorted({result["updates"] for result in results}))
+    seeds = len({result["seed"] for result in results})
+    protocol = f"{values('protocol')} protocol, {values('pairs')} pairs"
+    return f"{values('data')}, {protocol}, {updates} updates, {seeds} seed{'s' if seeds > 1 else ''}"
+
+
+HEADINGS = {
+    "released": "As released: the authors' data, Adam reset at each update, no biases in BLN and CAN",
+    "written": "As written: the paper's text, true Adam",
+}
+
+
+def document(results: Sequence[Result]) -> str:
+    """Everything generated, in Markdown: both tables of both recipes, the claims, the control."""
+    from caunet.reproduction.claims import claims_markdown, control_markdown
+
+    parts = []
+    for recipe, heading in HEADINGS.items():
+        chosen = [result for result in results if result["recipe"] == recipe]
+        if chosen:
+            tables = [markdown(make_table(chosen, measure)) for measure in MEASURES]
+            parts.append(f"#### {heading}\n\n{caption(chosen)}.\n\n" + "\n".join(tables))
+    parts += [text for text in (claims_markdown(results), control_markdown(results)) if text]
+    return "\n".join(parts)
+
+
+def fill(path: Path, text: str) -> bool:
+    """Put ``text`` between the markers of ``path``; whether that changed anything."""
+    before = path.read_text(encoding="utf-8")
+    head, begin, rest = before.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise DataError(f"{path} lacks the markers {BEGIN} and {END}; put them where the tables shall stand")
+    after = f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}"
+    if after != before:
+        write_text(path, after)
+    return after != before
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``python -m caunet.reproduction.tables RESULTS FILE...``."""
+    from caunet.reproduction.results import load
+
+    if len(arguments) < 2:
+        sys.stderr.write("usage: python -m caunet.reproduction.tables RESULTS FILE...\n")
+        return 2
+    text = document(load(Path(arguments[0])))
+    for name in arguments[1:]:
+        state = "updated" if fill(Path(name), text) else "was up to date"
+        sys.stdout.write(f"{name} {state}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
