@@ -10,12 +10,12 @@ equation is where.
 
 Section III-B of the paper, three units that know a translation by -1, 0 and 1:
 
->>> weight = torch.stack([torch.eye(5).roll(s, 0).tril(-1) if s else torch.eye(5) for s in (1, 0)])
->>> weight = torch.cat([weight, weight[:1].mT])         # W_1, W_2, W_3 of equation (14)
+>>> below = torch.diag(torch.ones(4), -1)
+>>> weight = torch.stack([below, torch.eye(5), below.T])   # W_1, W_2, W_3 of equation (14)
 >>> c = torch.tensor([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0])
 >>> a, b = c[1:6], torch.stack([c[2:7], c[1:6], c[0:5]])   # b_1, b_2, b_3 of equations (9)-(11)
 >>> h = contrast_association(a, b, weight)
->>> h.diagonal()                                        # each unit is silent at its own translation
+>>> h.diagonal()                                           # each unit is silent at its own translation
 tensor([0., 0., 0.])
 >>> winner_take_all(h) @ torch.tensor([-1.0, 0.0, 1.0])
 tensor([-1.,  0.,  1.])
