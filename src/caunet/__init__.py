@@ -6,7 +6,7 @@ from them is a name away:
 >>> import caunet
 >>> model = caunet.create_model("can", "rotation")
 >>> model.parameter_count()
-331005
+330703
 """
 
 import importlib

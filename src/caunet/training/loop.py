@@ -27,7 +27,7 @@ from caunet.progress import Track, track
 from caunet.training.checkpoint import Checkpoint
 from caunet.training.config import TrainConfig
 from caunet.training.distributed import World, world
-from caunet.training.records import Run
+from caunet.training.records import Run, flat_errors
 from caunet.training.update import Update
 
 __all__ = ["Resume", "Sources", "TrainResult", "load_sources", "make_optimizer", "train"]
@@ -38,6 +38,7 @@ Sources = Callable[[TrainConfig], tuple[PairSource, PairSource]]
 # A window whose mean loss exceeds this many times the first window's has diverged: the paper's runs never
 # come within a factor of ten of their start once they are under way.
 _DIVERGED = 100.0
+_TESTED = ("parameter_error", "transformation_error", "corner_error")
 
 
 @dataclass(frozen=True)
@@ -211,15 +212,12 @@ class _Loop:
 
     def _test(self) -> None:
         if self.here.leads:
-            errors = self._evaluate(self.config.test_pairs)
-            self.run.record(step=self.step, test={name: errors[name] for name in self.run.test_fields(errors)})
+            errors = flat_errors(self._evaluate(self.config.test_pairs))
+            self.run.record(step=self.step, test={name: errors[name] for name in _TESTED})
         self.here.barrier()
 
     def _evaluate(self, limit: int | None) -> dict[str, Any]:
-        self.model.eval()
-        errors = evaluate(self.model, self.testing, limit=limit, progress=False)
-        self.model.train()
-        return errors
+        return evaluate(self.model, self.testing, limit=limit, progress=False)
 
     def _should_stop(self, interrupted: threading.Event) -> bool:
         if self.here.size == 1:

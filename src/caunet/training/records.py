@@ -28,11 +28,10 @@ from caunet.training.checkpoint import Checkpoint
 from caunet.training.config import TrainConfig
 from caunet.training.distributed import World
 
-__all__ = ["Run", "read_metrics"]
+__all__ = ["Run", "flat_errors", "read_metrics"]
 
 # What may differ between a checkpoint and the run that continues it: how long, how often, where; never what.
 _FREE = {"updates", "log_every", "test_every", "test_pairs", "checkpoint_every", "device", "compile"}
-_TEST_FIELDS = ("parameter_error", "transformation_error", "corner_error")
 
 
 class Run:
@@ -111,11 +110,6 @@ class Run:
                 for name, value in _scalars(line):
                     self._events.add_scalar(name, value, line["step"])
 
-    @staticmethod
-    def test_fields(errors: Mapping[str, Any]) -> list[str]:
-        """Which of the errors a line of metrics carries."""
-        return [name for name in _TEST_FIELDS if name in errors]
-
     def save(self, state: Checkpoint) -> Path:
         """Write a checkpoint."""
         with self._kind("save a checkpoint in"):
@@ -127,7 +121,7 @@ class Run:
         """Write the trained weights and result.json. The checkpoints stay: more updates can follow."""
         settings = config.to_json()
         result = {name: settings[name] for name in ("protocol", "task", "model", "seed", "updates", "data", "pairs")}
-        result |= dict(errors)
+        result |= flat_errors(errors)
         result |= {"seconds": round(seconds, 1), "commit": commit(), "parameters": model.parameter_count()}
         result |= {"config": settings, "environment": _environment()}
         with self._kind("write the result to"):
@@ -146,6 +140,12 @@ class Run:
             found = checkpoint.find(self.checkpoints)
             kept = f"; the last good checkpoint is {found[0]}" if found else ""
             raise TrainingError(f"cannot {what} {self.folder}: {error.strerror or error}{kept}") from error
+
+
+def flat_errors(errors: Mapping[str, Any]) -> dict[str, Any]:
+    """What :func:`caunet.evaluate` returns, with one number a name: ``corner_error`` is the mean, in pixels."""
+    flat = {**errors, "corner_error": errors["corner_error"]["mean"]}
+    return flat | {f"corner_error_{name}": errors["corner_error"][name] for name in ("median", "p90")}
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
