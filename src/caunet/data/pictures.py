@@ -6,9 +6,7 @@ Of an animation or a multi-page file the first frame is taken.
 """
 
 import os
-import struct
 import warnings
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -59,16 +57,9 @@ def read_image(path: str | os.PathLike[str], *, rgb: bool = False) -> npt.NDArra
         raise DataError(f"{path}: not a picture in a known format ({', '.join(FORMATS)})") from error
     except Image.DecompressionBombError as error:
         raise DataError(f"{path}: too large, more than {MAX_PIXELS // 10**6} megapixels") from error
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        EOFError,
-        struct.error,
-        zlib.error,
-        KeyError,
-        IndexError,
-    ) as error:
+    except DataError:
+        raise
+    except Exception as error:  # decoders of damaged files raise whatever they stumble over
         raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if pixels.ndim == 2:
         return np.repeat(pixels[..., None], 3, axis=2) if rgb else pixels

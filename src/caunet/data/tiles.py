@@ -27,7 +27,7 @@ def check_options(tile: int, stride: int, scales: Sequence[int], limit: int | No
 
 
 def shrink(gray: npt.NDArray[np.uint8], factor: int) -> npt.NDArray[np.uint8]:
-    """``gray`` (H, W) with each ``factor`` x ``factor`` block replaced by its rounded mean; the rest is cut."""
+    """``gray`` (H, W), each ``factor`` x ``factor`` block replaced by its rounded mean; rests are cut."""
     height, width = gray.shape[0] // factor, gray.shape[1] // factor
     blocks = gray[: height * factor, : width * factor].reshape(height, factor, width, factor)
     sums = blocks.sum(axis=(1, 3), dtype=np.uint32)

@@ -1,0 +1,102 @@
+"""The embedded photographs: there without any download, the same everywhere, train and test apart."""
+
+import hashlib
+import socket
+
+import numpy as np
+import pytest
+import torch
+
+from caunet.data import load_images, photos
+from caunet.data.tiles import cut
+from caunet.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return {
+        split: load_images("photos", split=split) for split in ("train", "test", "train-fit", "validation")
+    }
+
+
+def test_there_are_enough(sets):
+    assert len(sets["train"]) >= 20_000
+    assert len(sets["test"]) >= 4_000
+
+
+def test_nothing_is_downloaded(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    load_images("photos", split="test")
+
+
+def test_every_tile_comes_from_a_photograph_of_its_own_part(sets):
+    def all_tiles(names):
+        found = [cut(photos._photograph(name), tile=32, stride=8, scales=(1, 2, 3, 4)) for name in names]
+        return sorted(tile.tobytes() for tile in np.concatenate(found))
+
+    assert sorted(tile.tobytes() for tile in sets["train"].pixels.numpy()) == all_tiles(photos.TRAIN)
+    assert sorted(tile.tobytes() for tile in sets["validation"].pixels.numpy()) == all_tiles(
+        photos.TRAIN[-2:]
+    )
+    assert sorted(tile.tobytes() for tile in sets["test"].pixels.numpy()) == all_tiles(photos.TEST)
+
+
+def test_no_photograph_and_no_tile_is_in_two_parts(sets):
+    assert not set(photos.TRAIN) & set(photos.TEST)
+    parts = [
+        {tile.tobytes() for tile in sets[split].pixels.numpy()}
+        for split in ("train-fit", "validation", "test")
+    ]
+    assert not parts[0] & parts[1]
+    assert not (parts[0] | parts[1]) & parts[2]
+
+
+def test_validation_is_the_last_tenth_of_train(sets):
+    both = torch.cat([sets["train-fit"].pixels, sets["validation"].pixels])
+    assert torch.equal(both, sets["train"].pixels)
+    assert 0.08 < len(sets["validation"]) / len(sets["train"]) < 0.12
+
+
+def test_the_fingerprint_is_that_of_the_bytes(sets):
+    for images in sets.values():
+        assert images.fingerprint == hashlib.sha256(images.pixels.numpy().tobytes()).hexdigest()
+
+
+def test_the_test_tiles_are_the_same_everywhere(sets):
+    # All three are stored without loss, so no decoder can change a byte.
+    assert all(name.endswith(".png") for name in photos.TEST)
+    assert sets["test"].fingerprint.startswith("5a2a027ee087")
+
+
+def test_other_tiles_can_be_cut():
+    images = load_images("photos", split="test", tile=64, stride=64, scales=(1,))
+    assert tuple(images.pixels.shape[1:]) == (64, 64)
+    assert len(images) <= 8 * 8 + 6 * 9 + 8 * 8
+
+
+def test_the_set_says_what_it_is(sets):
+    assert repr(sets["test"]).startswith(f"ImageSet('photos', 'test', {len(sets['test'])} x 32 x 32, sha256 ")
+
+
+@pytest.mark.parametrize("spec", [None, "elsewhere"])
+def test_a_missing_photograph_is_told(spec, monkeypatch, tmp_path):
+    found = None if spec is None else type("Spec", (), {"origin": str(tmp_path / "__init__.py")})
+    monkeypatch.setattr(photos.importlib.util, "find_spec", lambda _: found)
+    with pytest.raises(DataError, match=r"run: pip install .*scikit-image"):
+        load_images("photos")
+
+
+def test_unknown_names_splits_and_options_are_refused():
+    with pytest.raises(
+        ValueError, match="images must be one of photos, cifar10, or a directory; got 'imagenet'"
+    ):
+        load_images("imagenet")
+    with pytest.raises(
+        ValueError, match="split must be one of train, test, validation, train-fit; got 'dev'"
+    ):
+        load_images("photos", split="dev")
+    with pytest.raises(TypeError, match="skip_bad"):
+        load_images("photos", skip_bad=True)
