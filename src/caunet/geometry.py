@@ -8,6 +8,9 @@ Convention (used everywhere in caunet)
     - A task's H has its origin at the centre of the patch; `center` carries it into pixels of an image.
     - H and any non-zero multiple of it are the same homography.
     - Outside the image is `fill`. There is no align_corners: coordinates are pixels, never normalised.
+
+Products of 3x3 matrices are written out elementwise: a matrix product of the library changes its last bits
+with the size of the batch and with the matmul precision in force, and a pair must not.
 """
 
 from __future__ import annotations
@@ -105,7 +108,8 @@ def compose(*H: Tensor) -> Tensor:
     _check_shape("H[0]", product)
     for k, factor in enumerate(H[1:], start=1):
         _check_shape(f"H[{k}]", factor)
-        product = product @ factor
+        terms = [product[..., :, i, None] * factor[..., None, i, :] for i in range(3)]
+        product = terms[0] + terms[1] + terms[2]
     return product
 
 
@@ -118,10 +122,8 @@ def invert(H: Tensor) -> Tensor:
             [ 0.,  0.,  1.]])
     """
     check(H)
-    wide = H.double()
-    adjugate = _adjugate(wide)
-    determinant = (wide[..., 0, :] * adjugate[..., :, 0]).sum(-1)
-    return (adjugate / determinant[..., None, None] + 0.0).to(H.dtype)
+    adjugate, determinant = _adjugate(H.double())
+    return (adjugate / determinant[..., None, None] + 0.0).to(H.dtype)  # + 0 turns -0 into 0
 
 
 def normalise(H: Tensor) -> Tensor:
@@ -146,7 +148,8 @@ def apply(H: Tensor, points: Tensor) -> Tensor:
     """
     _check_shape("H", H)
     _last_axis("points", points, 2)
-    q = points @ H[..., :2].mT + H[..., None, :, 2]
+    column = H[..., None, :, :].unbind(-1)  # three of (..., 1, 3)
+    q = points[..., :1] * column[0] + points[..., 1:] * column[1] + column[2]
     return q[..., :2] / q[..., 2:]
 
 
@@ -162,8 +165,7 @@ def center(H: Tensor, size: tuple[int, int], origin: tuple[float, float] = (0.0,
     _check_shape("H", H)
     height, width = _check_size("size", size)
     cx, cy = origin[0] + (width - 1) / 2, origin[1] + (height - 1) / 2
-    here = translate(cx, cy).to(H)
-    return here @ H @ translate(-cx, -cy).to(H)
+    return compose(translate(cx, cy).to(H), H, translate(-cx, -cy).to(H))
 
 
 def warp(
@@ -237,7 +239,7 @@ def check(H: Tensor, name: str = "H") -> None:
         size = wide.abs()
         size = (size.amax(-1, keepdim=True) * size.amax(-2, keepdim=True)).sqrt()
         wide = wide / size.clamp_min(torch.finfo(torch.float64).tiny)
-    determinant = (wide[..., 0, :] * _adjugate(wide)[..., :, 0]).sum(-1)
+    _, determinant = _adjugate(wide)
     limit = 16 * torch.finfo(H.dtype).eps
     _refuse(name, determinant.abs() <= limit, "is singular: it takes invertible homographies")
 
@@ -251,27 +253,29 @@ def _sources(
     """
     wide = H.double()
     # Scaled so that the image's centre has w = 1: H and -H have the same front, and w a known size.
-    middle = wide[:, 2] @ wide.new_tensor([(inside[1] - 1) / 2, (inside[0] - 1) / 2, 1.0])
-    wide = wide / torch.where(middle == 0, 1.0, middle)[:, None, None]
-    adjugate = _adjugate(wide)
-    determinant = (wide[:, 0] * adjugate[:, :, 0]).sum(-1)
-    back = adjugate / determinant[:, None, None]
-    start = back @ back.new_tensor([origin[0], origin[1], 1.0])
-    right, down, start = (part.mT[..., None].to(dtype) for part in (back[:, :, 0], back[:, :, 1], start))
+    middle = wide[:, 2, 0] * ((inside[1] - 1) / 2) + wide[:, 2, 1] * ((inside[0] - 1) / 2) + wide[:, 2, 2]
+    adjugate, determinant = _adjugate(wide / torch.where(middle == 0, 1.0, middle)[:, None, None])
+    right, down, corner = (adjugate / determinant[:, None, None]).unbind(-1)
+    start = right * origin[0] + down * origin[1] + corner
+    right, down, start = (part.mT[..., None].to(dtype) for part in (right, down, start))  # (3, B, 1)
     place = torch.arange(size[0] * size[1], device=H.device)
     columns, rows = (place % size[1]).to(dtype), (place // size[1]).to(dtype)
-    # Elementwise, (3, B, pixels): a matrix product would be at the mercy of the matmul precision in force.
-    x, y, w = (right * columns + (down * rows + start)).reshape(3, -1, *size)
+    x, y, w = (right * columns + (down * rows + start)).reshape(3, len(H), *size)
     # Behind the horizon w is not positive: such a pixel is sent far outside (without a slow `where`).
     far = (HORIZON - w).clamp_min(0) * 1e20
     w = w.clamp_min(HORIZON)
     return x / w + far, y / w
 
 
-def _adjugate(H: Tensor) -> Tensor:
-    """The adjugate (..., 3, 3): det(H) H^-1, in closed form; exact for the identity and for translations."""
+def _adjugate(H: Tensor) -> tuple[Tensor, Tensor]:
+    """The adjugate (..., 3, 3), det(H) H^-1 in closed form, and the determinant (...).
+
+    Exact for the identity and for translations, which a general inverse need not be.
+    """
     a, b, c = H.unbind(-2)
-    return torch.stack([b.cross(c, dim=-1), c.cross(a, dim=-1), a.cross(b, dim=-1)], -1)
+    adjugate = torch.stack([b.cross(c, dim=-1), c.cross(a, dim=-1), a.cross(b, dim=-1)], -1)
+    x, y, z = (a * adjugate[..., 0]).unbind(-1)
+    return adjugate, x + y + z
 
 
 def _matrix(*entries: Number) -> Tensor:

@@ -82,15 +82,14 @@ def _bicubic(
     dtype = _float(flat)
     columns, x_weights = _cubic_taps(x, width, dtype)
     rows, y_weights = _cubic_taps(y, height, dtype)
-    value = share = torch.zeros((), dtype=dtype, device=x.device)
+    value = torch.zeros((), dtype=dtype, device=x.device)
     for row, y_weight in zip(rows, y_weights, strict=True):
         start = row.to(base.dtype) * width + base
         line = torch.zeros((), dtype=dtype, device=x.device)
         for column, x_weight in zip(columns, x_weights, strict=True):
             line = torch.addcmul(line, _pick(flat, start + column.to(base.dtype)), x_weight)
-            share = torch.addcmul(share, x_weight, y_weight)
         value = torch.addcmul(value, line, y_weight)
-    return value, share
+    return value, _total(x_weights) * _total(y_weights)
 
 
 def _cubic_taps(x: Tensor, length: int, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
@@ -102,6 +101,10 @@ def _cubic_taps(x: Tensor, length: int, dtype: torch.dtype) -> tuple[list[Tensor
     return [tap for tap, _ in pulled], [
         w * fade.to(dtype) for w, (_, fade) in zip(weights, pulled, strict=True)
     ]
+
+
+def _total(weights: list[Tensor]) -> Tensor:
+    return (weights[0] + weights[1]) + (weights[2] + weights[3])
 
 
 def _cubic(t: Tensor) -> list[Tensor]:
