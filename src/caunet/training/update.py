@@ -81,6 +81,12 @@ class Update:
             for p in group["params"]
             if id(p) in named
         ]
+        # What the compiled step reads of the groups. Not the groups themselves: the compiler would take their
+        # learning rates for constants and compile again at each change.
+        self._settings = [
+            (group["rule"], {key: group[key] for key in RULES[group["rule"]].defaults if key != "lr"})
+            for group in optimizer.param_groups
+        ]
         device = self._slots[0][1].device
         self.compiled = can_compile(device) if compile == "auto" else bool(compile)
         if self.compiled:
@@ -158,7 +164,7 @@ class Update:
         finite = torch.stack([(grad * 0).sum() for grad in grads]).sum() == 0
         for (_, _, g), param, grad, held in zip(self._slots, params, grads, moments, strict=True):
             before = [t.clone() for t in (param, *held)]
-            _apply(self.optimizer.param_groups[g], param, grad, held, scalars[g])
+            _apply(*self._settings[g], param, grad, held, scalars[g])
             for tensor, old in zip((param, *held), before, strict=True):
                 tensor.copy_(torch.where(finite, tensor, old))
         return loss, finite
@@ -172,9 +178,10 @@ class Update:
         raise FloatingPointError("a gradient is not finite; no weight was changed by this step")
 
 
-def _apply(group: dict[str, Any], param: Tensor, grad: Tensor, moments: list[Tensor], scalars: Tensor) -> None:
-    rule = RULES[group["rule"]]
-    options = {key: group[key] for key in rule.defaults if key != "lr"}
+def _apply(
+    name: str, settings: dict[str, Any], param: Tensor, grad: Tensor, moments: list[Tensor], scalars: Tensor
+) -> None:
+    rule, options = RULES[name], dict(settings)
     if rule.moments:
         options["corrections"] = (scalars[1], scalars[2])
     rule.kernel(param, grad, *moments, lr=scalars[0], **options)
