@@ -46,7 +46,7 @@ class Claim:
 
 CLAIMS = (
     Claim("Competition significantly improves CAN.", "III-A", "can", "can-no-competition", 1.1),
-    Claim("Winner-take-all discards too much information.", "III-A", "can", "can-winner-take-all", 1.1),
+    Claim("Winner-take-all discards too much information.", "III-A", "can", "can-wta", 1.1),
     Claim("Projection after each update converges slowly or diverges.", "IV", "can", "can-projection", 1.5),
     Claim("A non-negative constraint hurts bilinear units.", "VI-C", "bln", "bln-nonnegative", 1.1),
     Claim("In BLN, l2 normalisation does better than softmax.", "VI-C", "bln", "bln-softmax", 1.0),
