@@ -29,8 +29,8 @@ from caunet.progress import track
 __all__ = ["ORDERS", "PairSource", "Pairs"]
 
 ORDERS = ("shuffled", "contiguous")
-_BLOCK = 512  # pairs computed at once: their float64 patches stay in the processor's cache
-_CHUNK = 4096  # pairs a stream of fresh pairs makes ahead
+_CHUNK = 4096  # pairs planned at once (keys, z, maps: many small operations)
+_BLOCK = 512  # pairs read at once: their float64 positions stay in the processor's cache
 
 
 class Pairs(NamedTuple):
@@ -88,7 +88,7 @@ class PairSource:
         self.protocol, self.patch, self.pairs = protocol, patch, pairs
         self.per_image, self.seed, self.photometric, self.dtype = per_image, seed, photometric, dtype
         self.device = torch.device(device) if device is not None else self._pixels.device
-        self._canvas: Tensor | None = None
+        self._pixels = self._pixels.to(self.device)
         self._fixed: tuple[Tensor, Tensor, Tensor] | None = None
         self._order: tuple[int, Tensor] | None = None
 
@@ -109,7 +109,7 @@ class PairSource:
         if self.pairs == "fixed":
             x, y, z = self._materialise()
             return x.index_select(0, index), y.index_select(0, index), z.index_select(0, index)
-        blocks = [self._make(epoch, index[part]) for part in _slices(max(len(index), 1), _BLOCK)]
+        blocks = [self._make(epoch, index[part]) for part in _slices(max(len(index), 1), _CHUNK)]
         x, y, z = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         return x, y, z
 
@@ -176,34 +176,36 @@ class PairSource:
             x = torch.empty(n, side, side, dtype=torch.uint8, device=self.device)
             y, z = torch.empty_like(x), torch.empty(n, self.task.dim, device=self.device, dtype=torch.float32)
             with track(n, f"making {self.task.name} pairs", "pairs") as bar:
-                for part in _slices(n, _BLOCK):
+                for part in _slices(n, _CHUNK):
                     index = torch.arange(part.start, part.stop, device=self.device)
                     x[part], y[part], z[part] = self._make(0, index)
                     bar.advance(len(index))
-            self._fixed, self._canvas = (x, y, z), None
+            self._fixed = x, y, z
         return self._fixed
 
     def _make(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        # One block of pairs, from keys to bytes.
-        if self._canvas is None:
-            self._canvas = lookup.pad(self._pixels.to(self.device))
-        canvas, patch = self._canvas, self.patch
+        # A chunk of pairs, from keys to bytes.
         z = self.rule.parameters(keys.uniform(self.seed, epoch, index, self.task.dim, Stream.PARAMETERS))
-        place = torch.empty(0)
-        if self.rule.interpolation == "none":
-            place = keys.uniform(self.seed, epoch, index, 2, Stream.PLACE)
+        place = keys.uniform(self.seed, epoch, index, 2, Stream.PLACE) if self.rule.places else None
         plan = self.rule.plan(z, place)
         image = torch.div(index, self.per_image, rounding_mode="floor")
-        x = lookup.crop(canvas, image, plan.corner, patch)
+        x = torch.empty(len(index), self.patch, self.patch, dtype=torch.uint8, device=self.device)
+        y = torch.empty_like(x)
+        for part in _slices(len(index), _BLOCK):
+            first, second = self._read(image[part], plan.part(part))
+            if self.photometric is not None:
+                first, second = self.photometric.apply(first, second, self.seed, epoch, index[part])
+            x[part], y[part] = lookup.to_bytes(first), lookup.to_bytes(second)
+        return x, y, z
+
+    def _read(self, image: Tensor, plan: protocols.Plan) -> tuple[Tensor, Tensor]:
+        canvas = lookup.Canvas(self._pixels.index_select(0, image))
+        x = lookup.crop(canvas, plan.corner, self.patch)
         if plan.second is not None:
-            y = lookup.crop(canvas, image, plan.second, patch)
-        else:
-            assert plan.pull is not None
-            read = lookup.bicubic if self.rule.interpolation == "bicubic" else lookup.bilinear
-            y = read(canvas, image, plan.pull, patch)
-        if self.photometric is not None:
-            x, y = self.photometric.apply(x.double(), y.double(), self.seed, epoch, index)
-        return lookup.to_bytes(x), lookup.to_bytes(y), z
+            return x, lookup.crop(canvas, plan.second, self.patch)
+        assert plan.pull is not None
+        read = lookup.bicubic if self.rule.interpolation == "bicubic" else lookup.bilinear
+        return x, read(canvas, plan.pull, self.patch)
 
     def _checked_index(self, index: Tensor) -> Tensor:
         if index.dtype != torch.int64 or index.ndim != 1:

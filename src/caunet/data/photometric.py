@@ -48,7 +48,8 @@ class Photometric:
                 raise ValueError(f"{name} takes no negative numbers, got {(low, high)}")
 
     def apply(self, x: Tensor, y: Tensor, seed: int, epoch: int, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Grey levels x and y, float64 (B, patch, patch), changed for the pairs ``index`` (B,)."""
+        """Grey levels x and y (B, patch, patch), changed for the pairs ``index`` (B,), as float64."""
+        x, y = x.to(torch.float64), y.to(torch.float64)
         u = keys.uniform(seed, epoch, index, 4, Stream.PHOTOMETRIC)
         ranges = (self.gain, self.bias, self.noise, self.blur)
         drawn = [u[:, i] * (high - low) + low for i, (low, high) in enumerate(ranges)]

@@ -17,7 +17,6 @@ from caunet.tasks import Task
 __all__ = ["PROTOCOLS", "Plan", "Release", "Rule", "Text", "get"]
 
 RELEASE_TASKS = ("translation", "rotation", "scaling", "affine", "projective")
-PLACE_LANES = 2
 
 
 class Plan(NamedTuple):
@@ -28,18 +27,24 @@ class Plan(NamedTuple):
     second: Tensor | None
     pull: Tensor | None
 
+    def part(self, which: slice) -> "Plan":
+        """The plan of some of the pairs."""
+        second = None if self.second is None else self.second[which]
+        return Plan(self.corner[which], second, None if self.pull is None else self.pull[which])
+
 
 class Rule(Protocol):
     """What `PairSource` asks of a protocol."""
 
     name: str
     interpolation: str
+    places: bool  # whether the first patch is put at a random place
 
     def parameters(self, u: Tensor) -> Tensor:
         """Uniform numbers (B, dim) to z (B, dim) float32."""
 
-    def plan(self, z: Tensor, place: Tensor) -> Plan:
-        """z (B, dim) and uniform numbers (B, 2) to the two places to read."""
+    def plan(self, z: Tensor, place: Tensor | None) -> Plan:
+        """z (B, dim), and uniform numbers (B, 2) if the rule `places`, to the two places to read."""
 
     def homography(self, z: Tensor) -> Tensor:
         """z (..., dim), in this protocol's order, to H (..., 3, 3)."""
@@ -59,7 +64,7 @@ class Text:
 
     >>> from caunet import tasks
     >>> rule = Text(tasks.get("translation"), (32, 32), 11)
-    >>> rule.plan(torch.tensor([[2.0, 0.0]]), torch.zeros(1, 2)).pull[0]  # reads two to the left of (11, 11)
+    >>> rule.plan(torch.tensor([[2.0, 0.0]]), None).pull[0]  # reads two to the left of (11, 11)
     tensor([[ 1., 0., 9.],
             [ 0., 1., 11.],
             [ 0., 0., 1.]], dtype=torch.float64)
@@ -67,6 +72,7 @@ class Text:
 
     name = "text"
     interpolation = "bilinear"
+    places = False
 
     def __init__(self, task: Task, size: tuple[int, int], patch: int) -> None:
         self.task, self.patch = task, patch
@@ -77,7 +83,7 @@ class Text:
         low, high = u.new_tensor(self.task.low), u.new_tensor(self.task.high)
         return (u * (high - low) + low).to(torch.float32)
 
-    def plan(self, z: Tensor, place: Tensor) -> Plan:
+    def plan(self, z: Tensor, place: Tensor | None) -> Plan:
         corner = torch.tensor([self.corner], device=z.device).expand(len(z), 2)
         half = (self.patch - 1) / 2
         offset = z.new_full((len(z), 2), -half, dtype=torch.float64)
@@ -110,6 +116,7 @@ class Release:
             raise ValueError(f"protocol 'release' exists for {known}; got {task.name!r}; use 'text' for it")
         self.task, self.size, self.patch = task, size, patch
         self.whole = task.name in ("translation", "rotation")
+        self.places = task.name == "translation"
         self.interpolation = {"translation": "none", "rotation": "bicubic"}.get(task.name, "bilinear")
         self.text = Text(task, size, patch)
         reach = max(task.high) if task.name == "translation" else 0
@@ -124,8 +131,8 @@ class Release:
         low, high = u.new_tensor(self.task.low), u.new_tensor(self.task.high)
         return ((u * (high - low + 1.0)).floor() + low).to(torch.float32)
 
-    def plan(self, z: Tensor, place: Tensor) -> Plan:
-        if self.task.name == "translation":
+    def plan(self, z: Tensor, place: Tensor | None) -> Plan:
+        if place is not None:
             return self._shift(z, place)
         H = self.text.homography(z.double())
         offset = self._box_offset(H)
