@@ -248,7 +248,7 @@ class TestSettings:
             torch.testing.assert_close(torch.func.vmap(function)(h), function(h))
 
     @relations
-    @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 5e-2)])
+    @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 2e-2)])
     def test_dtype(self, name: str, dtype: torch.dtype, tolerance: float) -> None:
         """docs/equations.md documents the tolerance: of the largest value, inputs of size 1."""
         function, tensors = relation(name, draw(8, 121, 121, 4, 2, dtype))
@@ -268,16 +268,21 @@ class TestSettings:
         torch.testing.assert_close(F.contrast_association(a, b, other), F.contrast_association(a, b, weight))
 
 
-def network(a: Tensor, b: Tensor, weight: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """Every function once, for the compiler."""
+def contrasts(a: Tensor, b: Tensor, weight: Tensor, u: Tensor, v: Tensor) -> Tensor:
     low = F.softmin(F.contrast_association_low_rank(a, b, u, v, 2), 0.5)
-    full = F.winner_take_all(F.contrast_association(a, b, weight))
-    pair = F.bilinear(a, b, weight) * F.bilinear_low_rank(a, b, u, v, 2)
-    return torch.cat((low, full, F.sum_pool(pair, 2), F.concatenate(a, b)), dim=-1)
+    return low * (1 - F.winner_take_all(F.contrast_association(a, b, weight)))
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_compiles_without_a_break(backend: str) -> None:
+def everything(a: Tensor, b: Tensor, weight: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    pair = (
+        F.bilinear(a, b, weight) * F.bilinear_low_rank(a, b, u, v, 2) * F.contrast_association(a, b, weight)
+    )
+    return torch.cat((contrasts(a, b, weight, u, v), F.sum_pool(pair, 2), F.concatenate(a, b)), dim=-1)
+
+
+# inductor writes C++, which takes its time: what the networks run on is enough for it.
+@pytest.mark.parametrize(("backend", "network"), [("aot_eager", everything), ("inductor", contrasts)])
+def test_compiles_without_a_break(backend: str, network: Callable[..., Tensor]) -> None:
     if backend == "inductor" and not shutil.which("c++"):
         pytest.skip("inductor needs a C++ compiler")
     torch.compiler.reset()
@@ -286,7 +291,8 @@ def test_compiles_without_a_break(backend: str) -> None:
     for function in (network, compiled):
         tensors = [t.requires_grad_() for t in draw(4, 5, 3, 2, 2)]
         out = function(*tensors)
-        results.append((out.detach(), *torch.autograd.grad(out.square().sum(), tensors)))
+        gradients = torch.autograd.grad(out.square().sum(), tensors, materialize_grads=True)
+        results.append((out.detach(), *gradients))
     for eager, ours in zip(*results, strict=True):
         torch.testing.assert_close(ours, eager, rtol=1e-10, atol=1e-10)
 

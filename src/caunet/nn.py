@@ -70,15 +70,16 @@ class _PairUnits(nn.Module):
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw every weight anew, uniform with bound 1/sqrt(fan-in): (0, bound] where weights are
-        non-negative (never 0, which a multiplicative update cannot leave), else (-bound, bound]."""
+        non-negative (never 0, which a multiplicative update cannot leave), else [-bound, bound)."""
         with torch.no_grad():
             for weight in self.parameters():
                 bound = 1 / math.sqrt(math.prod(weight.shape[1:]))
-                # rand is in [0, 1), so 1 - rand is in (0, 1].
-                weight.uniform_(generator=generator).neg_().add_(1)
-                if not self.nonnegative:
-                    weight.mul_(2).sub_(1)
-                weight.mul_(bound)
+                if self.nonnegative:
+                    # uniform_ gives [0, 1); turned round it is (0, 1], but for dtypes that round it to 0.
+                    weight.uniform_(generator=generator).neg_().add_(1).mul_(bound)
+                    weight.clamp_(min=torch.finfo(weight.dtype).tiny)
+                else:
+                    weight.uniform_(-bound, bound, generator=generator)
 
     def nonnegative_parameters(self) -> Iterator[nn.Parameter]:
         """The weights that must stay non-negative (those of this module itself, not reparametrised)."""
