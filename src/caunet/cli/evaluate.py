@@ -1,0 +1,143 @@
+"""``caunet evaluate``: errors of a trained network on test pairs, beside what has learned nothing."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from caunet.errors import CheckpointError
+
+__all__ = ["Evaluate"]
+
+_DEFAULTS: dict[str, Any] = {"protocol": "text", "data": "photos", "test_split": "test", "per_image": 10}
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure a trained network: parameter, transformation and corner error on fixed test pairs.
+
+    A run's own task, protocol and data are taken unless others are given.
+
+    Example: caunet evaluate runs/can-rotation-text-seed0 --baselines --figure errors.png
+    """
+
+    network: tyro.conf.Positional[Path]
+    """A run directory, or a weights file (.safetensors)."""
+    task: str | None = None
+    """The task; default: the one the network was made for."""
+    protocol: Literal["text", "release"] | None = None
+    """How pairs are made: as the paper writes (text) or as its authors' scripts did (release)."""
+    data: str | None = None
+    """Images: photos, cifar10, or a directory."""
+    split: str | None = None
+    """Which of the images."""
+    pairs: int | None = None
+    """Stop after so many pairs; default: all."""
+    batch: int = 2000
+    """Pairs at a time; bounds the memory."""
+    baselines: bool = False
+    """Also measure predict-the-mean, exhaustive search and OpenCV's ECC, where they apply; same pairs."""
+    json: bool = False
+    """Print JSON (with histograms) instead of a table."""
+    figure: Path | None = None
+    """Draw corner errors and predictions against truth into this file (png, svg or pdf)."""
+    device: str = "cpu"
+    """Where to compute."""
+
+    def run(self) -> int:
+        """Measure and print."""
+        from caunet.data import PairSource, load_images
+        from caunet.evaluation import evaluate
+        from caunet.models import load_weights
+
+        weights, config = _locate(self.network)
+        model = load_weights(weights, device=self.device)
+        settings = self._settings(config)
+        task = self.task or config.get("task") or model.spec["task"]
+        images = load_images(settings["data"], split=settings["test_split"])
+        patch, dim = model.spec["patch"], model.spec["dim"]
+        source = PairSource(
+            images,
+            task,
+            settings["protocol"],
+            patch=patch,
+            per_image=settings["per_image"],
+            device=self.device,
+        )
+        if source.task.dim != dim:
+            raise ValueError(f"task {task} has {source.task.dim} parameters, this network infers {dim}")
+        results = {
+            name: evaluate(predictor, source, batch=self.batch, limit=self.pairs, predictions=True)
+            for name, predictor in {model.spec["name"]: model, **self._baselines(source)}.items()
+        }
+        self._tell(results, {"network": str(self.network), "data": settings["data"], "split": images.split})
+        return 0
+
+    def _settings(self, config: dict[str, Any]) -> dict[str, Any]:
+        given = {"protocol": self.protocol, "data": self.data, "test_split": self.split}
+        known = {name: config.get(name, default) for name, default in _DEFAULTS.items()}
+        return {**known, **{name: value for name, value in given.items() if value is not None}}
+
+    def _baselines(self, source: Any) -> dict[str, Any]:
+        if not self.baselines:
+            return {}
+        from caunet.baselines import baselines_for
+
+        return dict(baselines_for(source))
+
+    def _tell(self, results: dict[str, dict[str, Any]], about: dict[str, str]) -> None:
+        if self.figure is not None:
+            from caunet.cli.evaluate_figure import draw
+
+            draw(results, self.figure)
+        if self.json:
+            print(json.dumps({**about, "results": results}, indent=2, allow_nan=False))
+            return
+        _show(results, about)
+        if self.figure is not None:
+            print(f"figure  {self.figure}")
+
+
+def _locate(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The weights file, and the run's settings if ``path`` is a run."""
+    if not path.is_dir():
+        return path, {}
+    weights, settings = path / "weights.safetensors", path / "config.json"
+    if not weights.exists():
+        hint = (
+            "the run is not finished; continue it with --resume"
+            if settings.exists()
+            else "it is no run directory"
+        )
+        raise CheckpointError(f"{path} holds no weights.safetensors: {hint}")
+    try:
+        config = json.loads(settings.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return weights, {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read {settings}: {error}") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{settings} is not a run's configuration")
+    return weights, config
+
+
+def _show(results: dict[str, dict[str, Any]], about: dict[str, str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    first = next(iter(results.values()))
+    where = f"{about['data']}, {about['split']} images"
+    title = f"{first['task']} ({first['protocol']} protocol), {first['count']:,} pairs of {where}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    table.add_column("error of", no_wrap=True)
+    columns = ("parameter", "transform.", "corner px", "median", "90 %")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, errors in results.items():
+        corner = errors["corner_error"]
+        numbers = [errors["parameter_error"], errors["transformation_error"], *corner.values()]
+        table.add_row(name, *("not finite" if n is None else f"{n:.4g}" for n in numbers))
+    Console().print(table)
