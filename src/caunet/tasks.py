@@ -53,7 +53,9 @@ class Task:
             got = len(getattr(self, part))
             if got != len(self.names):
                 raise ValueError(f"{part} takes one entry for each of {self.names}, got {got}")
-        if not self.names or not all(a < b for a, b in zip(self.low, self.high, strict=True)):
+        if not self.names:
+            raise ValueError("names takes at least one parameter, got ()")
+        if not all(a < b for a, b in zip(self.low, self.high, strict=True)):
             raise ValueError(f"low must be below high for every parameter, got {self.low} and {self.high}")
 
     @property
