@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from caunet.reproduction.grid import GridState, unique
 from caunet.reproduction.recipes import Cell
-from caunet.reproduction.results import metrics
+from caunet.reproduction.results import metrics, read
 from caunet.reproduction.tables import show
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ def _title(cell: Cell) -> str:
 
 
 def _error(state: GridState, cell: Cell) -> str:
+    result = read(state.out / cell.name / "result.json")
+    if result is not None and cell.name not in state.running:
+        return show(result["parameter_error"])
     last = next((line for line in reversed(metrics(state.out / cell.name)) if "test" in line), None)
     return show(last["test"]["parameter_error"]) if last else "–"
 

@@ -14,7 +14,17 @@ from caunet.errors import DataError
 from caunet.files import write_json
 from caunet.reproduction.recipes import Cell, same_run
 
-__all__ = ["collect", "finished", "load", "result_name", "store_divergence", "summarise", "thin"]
+__all__ = [
+    "collect",
+    "finished",
+    "load",
+    "metrics",
+    "read",
+    "result_name",
+    "store_divergence",
+    "summarise",
+    "thin",
+]
 
 REQUIRED = (
     "protocol",
@@ -34,7 +44,7 @@ T = TypeVar("T")
 
 def finished(cell: Cell, folder: Path) -> bool:
     """Whether ``folder`` has a whole result of exactly this cell's settings."""
-    stored = _read(folder / "result.json") or (_read(folder / "diverged.json") if cell.may_diverge else None)
+    stored = read(folder / "result.json") or (read(folder / "diverged.json") if cell.may_diverge else None)
     return stored is not None and same_run(cell.config, stored.get("config", {}))
 
 
@@ -51,7 +61,8 @@ def store_divergence(cell: Cell, folder: Path, message: str) -> None:
     write_json(folder / "diverged.json", value | {"config": cell.config.to_json()})
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def read(path: Path) -> dict[str, Any] | None:
+    """The JSON object at ``path``; ``None`` when it is missing, torn or something else."""
     try:
         value = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError):
@@ -84,14 +95,14 @@ def thin(values: Sequence[T], most: int = _POINTS) -> list[T]:
 
 def summarise(cell: Cell, folder: Path) -> dict[str, Any]:
     """The small object that is kept of a finished cell: its result, a thinned curve, a coarse histogram."""
-    result = _read(folder / "result.json") or _read(folder / "diverged.json")
+    result = read(folder / "result.json") or read(folder / "diverged.json")
     if result is None:
         raise DataError(f"{folder} has no result")
     lines = metrics(folder)
     loss = [[line["step"], _short(line["loss"])] for line in lines if "loss" in line]
     test = [[line["step"], _short(line["test"]["parameter_error"])] for line in lines if "test" in line]
     result |= {"recipe": cell.recipe, "model": cell.label, "curve": {"loss": thin(loss), "test": thin(test)}}
-    if cell.recipe == "claims" and (offset := _read(folder / "offset.json")):
+    if cell.recipe == "claims" and (offset := read(folder / "offset.json")):
         result["offset"] = offset
     if isinstance(result.get("histogram"), Mapping):
         result["histogram"] = coarse(result["histogram"])
@@ -142,7 +153,7 @@ def load(folder: Path) -> list[dict[str, Any]]:
         raise DataError(f"there is no folder {folder}; `caunet reproduce --results {folder}` makes it")
     found = []
     for path in sorted(folder.glob("*/*.json")):
-        value = _read(path)
+        value = read(path)
         if value is None:
             raise DataError(f"{path} is not a JSON object; run its cell again or restore the file")
         missing = [name for name in REQUIRED if name not in value]

@@ -149,21 +149,24 @@ def markdown(table: Table) -> str:
 
 
 def rich_table(table: Table, note: str = "") -> Any:
-    """The table for a terminal of 80 columns: ours, the paper's in brackets, the ratio."""
+    """The table for a terminal of 80 columns: ours, the paper's, the ratio."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table as Rich
     from rich.text import Text
 
     shown = Rich(title=table.title, caption=note or None, title_justify="left", caption_justify="left")
-    shown.add_column("Task")
+    shown.box, shown.collapse_padding, shown.pad_edge = SIMPLE_HEAD, True, False
+    shown.add_column("Task", no_wrap=True)
     for model in MODELS:
-        shown.add_column(f"{model.upper()} ours [dim]paper[/] ratio", justify="right")
+        shown.add_column(model.upper(), justify="right", no_wrap=True)
+        shown.add_column("paper", justify="right", no_wrap=True, style="dim", header_style="dim")
+        shown.add_column("ratio", justify="right", no_wrap=True)
     for task, row in table.rows.items():
         fields: list[Text] = [Text(task.capitalize())]
         for entry in row.values():
-            text = Text(_ours(entry), style="bold" if entry.best else "")
-            text.append(f"  {'–' if entry.paper is None else f'{entry.paper:.3f}'}", style="dim")
-            text.append(f"  {show_ratio(entry.ratio):>5}", style=_colour(entry.ratio))
-            fields.append(text)
+            printed = "–" if entry.paper is None else f"{entry.paper:.3f}"
+            fields.append(Text(_ours(entry), style="bold" if entry.best else ""))
+            fields += [Text(printed), Text(show_ratio(entry.ratio), style=_colour(entry.ratio))]
         shown.add_row(*fields)
     return shown
 
@@ -171,7 +174,7 @@ def rich_table(table: Table, note: str = "") -> Any:
 def _colour(ratio: float | None) -> str:
     if ratio is None:
         return ""
-    return "not bold green" if ratio <= 1.1 else "not bold yellow" if ratio <= 2 else "not bold red"
+    return "green" if ratio <= 1.1 else "yellow" if ratio <= 2 else "red"
 
 
 def caption(results: Sequence[Result]) -> str:
@@ -224,14 +227,12 @@ def fill(path: Path, text: str) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``python -m caunet.reproduction.tables RESULTS FILE...``."""
+    """``python -m caunet.reproduction.tables [RESULTS [FILE...]]``; by default what is committed."""
     from caunet.reproduction.results import load
 
-    if len(arguments) < 2:
-        sys.stderr.write("usage: python -m caunet.reproduction.tables RESULTS FILE...\n")
-        return 2
-    text = document(load(Path(arguments[0])))
-    for name in arguments[1:]:
+    folder, *names = arguments or ["results"]
+    text = document(load(Path(folder)))
+    for name in names or ["README.md", "docs/reproduction.md"]:
         state = "updated" if fill(Path(name), text) else "was up to date"
         sys.stdout.write(f"{name} {state}\n")
     return 0

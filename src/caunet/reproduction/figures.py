@@ -1,0 +1,177 @@
+"""The report's figures, drawn from results alone: learning curves and error histograms.
+
+Figures are made with matplotlib's object interface: no window, no global state. Text and axes are drawn in
+one marker colour, ``INK``, which the page replaces by its own text colour: figures follow light and dark.
+"""
+
+import base64
+import contextlib
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from caunet.files import atomic_write
+from caunet.reproduction.recipes import MODELS, TASKS
+from caunet.reproduction.tables import Result, paper
+
+__all__ = [
+    "COLOURS",
+    "INK",
+    "curves",
+    "drawing",
+    "histograms",
+    "inline_png",
+    "inline_svg",
+    "save",
+    "tasks_of",
+]
+
+INK = "#1b2430"
+# Told apart by colour-blind readers, and readable on white and on near-black.
+COLOURS = {"ctn": "#d9772b", "bln": "#2a9d8f", "can": "#6c63d9"}
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"],
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "grid.color": "#8a94a0",
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    **{f"{name}.color": INK for name in ("text", "xtick", "ytick")},
+    **{f"axes.{name}": INK for name in ("edgecolor", "labelcolor", "titlecolor")},
+}
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Draw in the report's style, whatever matplotlib is set to."""
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure of that size in inches, laid out without overlaps."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def tasks_of(results: Sequence[Result]) -> list[str]:
+    """The tasks that occur, in the paper's order."""
+    found = {result["task"] for result in results}
+    return [task for task in TASKS if task in found] + sorted(found - set(TASKS))
+
+
+def _panels(count: int) -> tuple[Any, list[Any]]:
+    columns = min(3, count)
+    rows = -(-count // columns)
+    figure = new_figure(max(4.2, 3.1 * columns), 2.5 * rows)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in axes[count:]:
+        spare.set_visible(False)
+    return figure, list(axes[:count])
+
+
+def _legend(axis: Any) -> None:
+    if axis.get_legend_handles_labels()[1]:
+        axis.legend(loc="best")
+
+
+def _plain_numbers(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def curves(results: Sequence[Result]) -> Any:
+    """Parameter error on test pairs while training, a panel a task; the paper's final figures are dashed."""
+    tasks = tasks_of(results)
+    figure, axes = _panels(len(tasks))
+    for axis, task in zip(axes, tasks, strict=True):
+        for model in MODELS:
+            _curve(axis, [r for r in results if r["task"] == task and r["model"] == model], model)
+            printed = paper()["parameter_error"].get(task, {}).get(model)
+            if printed:
+                axis.axhline(printed, color=COLOURS[model], linewidth=0.9, linestyle=(0, (4, 3)), alpha=0.8)
+        axis.set(title=task.capitalize(), yscale="log", xlabel="updates (thousands)")
+        _plain_numbers(axis.yaxis)
+    axes[0].set_ylabel("parameter error")
+    _legend(axes[0])
+    return figure
+
+
+def _curve(axis: Any, results: Sequence[Result], model: str) -> None:
+    for number, result in enumerate(results):
+        points = result.get("curve", {}).get("test", [])
+        if points:
+            label = model.upper() if number == 0 else None
+            steps, errors = [step / 1000 for step, _ in points], [error for _, error in points]
+            axis.plot(steps, errors, color=COLOURS[model], linewidth=1.4, label=label)
+
+
+def histograms(results: Sequence[Result]) -> Any:
+    """How the corner error is spread over the test pairs, a panel a task; logarithmic in pixels."""
+    tasks = tasks_of(results)
+    figure, axes = _panels(len(tasks))
+    for axis, task in zip(axes, tasks, strict=True):
+        for result in results:
+            histogram = result.get("histogram")
+            if result["task"] == task and result["model"] in MODELS and result["seed"] == 0 and histogram:
+                shares = [100 * count / max(1, sum(histogram["counts"])) for count in histogram["counts"]]
+                colour = COLOURS[result["model"]]
+                axis.stairs(
+                    shares, histogram["edges"], color=colour, linewidth=1.4, label=result["model"].upper()
+                )
+                axis.stairs(shares, histogram["edges"], color=colour, fill=True, alpha=0.12)
+        axis.set(title=task.capitalize(), xscale="log", xlabel="corner error (pixels)", ylim=(0, None))
+        _plain_numbers(axis.xaxis)
+    axes[0].set_ylabel("% of test pairs")
+    _legend(axes[0])
+    return figure
+
+
+def save(figure: Any, folder: Path, name: str) -> None:
+    """Write ``name``.svg and ``name``.png, the latter on white."""
+    with atomic_write(folder / f"{name}.svg") as path:
+        path.write_text(_svg(figure, name))
+    with atomic_write(folder / f"{name}.png") as path:
+        figure.savefig(path, format="png", dpi=150, facecolor="white")
+
+
+def _svg(figure: Any, name: str) -> str:
+    import matplotlib
+
+    buffer = io.StringIO()
+    # Names of clip paths derive from the salt: two figures on one page must not share them.
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    return buffer.getvalue()
+
+
+def inline_svg(figure: Any, name: str, label: str) -> str:
+    """The figure as an <svg> element for a page: text in the page's colour, no address of any kind in it."""
+    text = _svg(figure, name)
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*pt" height="[^"]*pt"', r"\1", text, count=1)
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}" class="figure"', 1)
+
+
+def inline_png(figure: Any, label: str) -> str:
+    """The figure as an <img> that carries its pixels; for figures of many pixels."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150, facecolor="white")
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return f'<img class="figure paper" alt="{label}" src="data:image/png;base64,{data}">'

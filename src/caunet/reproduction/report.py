@@ -1,0 +1,210 @@
+"""The report: one HTML file that carries everything, and the same figures as PNG and SVG beside it."""
+
+import html
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from caunet.files import write_text
+from caunet.reproduction import figures
+from caunet.reproduction.claims import OFFSET, judge
+from caunet.reproduction.recipes import CLAIM_TASKS, MODELS, Cell
+from caunet.reproduction.tables import HEADINGS, MEASURES, Result, caption, make_table, show, show_ratio
+
+__all__ = ["write_report"]
+
+
+@dataclass
+class _Picture:
+    """A figure ready for the page."""
+
+    markup: str
+    title: str
+    text: str
+
+
+@dataclass
+class _Section:
+    """What the page shows of one recipe."""
+
+    name: str
+    heading: str
+    caption: str
+    tables: list[Any]
+    overview: list[_Picture] = field(default_factory=list)
+    inside: list[tuple[str, list[_Picture]]] = field(default_factory=list)
+
+
+def write_report(cells: Sequence[Cell], results: Sequence[Result], out: Path) -> Path:
+    """Write ``out``/report/index.html and its figures from finished cells; returns the page's path.
+
+    Args:
+        cells: the grid (their runs under ``out`` hold the trained networks).
+        results: what :func:`caunet.reproduction.results.collect` gave for them.
+        out: the folder of the runs.
+    """
+    folder = out / "report"
+    with figures.drawing():
+        sections = [_section(recipe, cells, results, out, folder) for recipe in _recipes(results)]
+    page = _render(
+        sections=sections,
+        findings=judge(results),
+        claim_caption=caption([r for r in results if r["recipe"] == "claims"] or results),
+        claim_tasks=CLAIM_TASKS,
+        offset=OFFSET,
+        controls=[r for r in results if r["recipe"] == "control"],
+        highlights=_highlights(results),
+        provenance=_provenance(results),
+        models=MODELS,
+    )
+    write_text(folder / "index.html", page)
+    return folder / "index.html"
+
+
+def _recipes(results: Sequence[Result]) -> list[str]:
+    found = {result["recipe"] for result in results}
+    return [recipe for recipe in HEADINGS if recipe in found]
+
+
+def _section(
+    recipe: str, cells: Sequence[Cell], results: Sequence[Result], out: Path, folder: Path
+) -> _Section:
+    chosen = [result for result in results if result["recipe"] == recipe]
+    tables = [make_table(chosen, measure) for measure in MEASURES]
+    section = _Section(recipe, HEADINGS[recipe], caption(chosen), tables)
+    section.overview = [
+        _picture(
+            figures.curves(chosen),
+            folder,
+            f"{recipe}-curves",
+            "Learning curves",
+            "Parameter error on test pairs while training; dashed: where the paper ended.",
+        ),
+        _picture(
+            figures.histograms(chosen),
+            folder,
+            f"{recipe}-histograms",
+            "Errors, pair by pair",
+            "How far the patch's corners land from where they should, over all test pairs.",
+        ),
+    ]
+    mine = [cell for cell in cells if cell.recipe == recipe and cell.config.seed == 0]
+    for task in figures.tasks_of(chosen):
+        pictures = _inside(
+            recipe, task, {cell.label: cell for cell in mine if cell.config.task == task}, out, folder
+        )
+        section.inside += [(task, pictures)] if pictures else []
+    return section
+
+
+def _picture(figure: Any, folder: Path, name: str, title: str, text: str, pixels: bool = False) -> _Picture:
+    figures.save(figure, folder / "figures", name)
+    label = html.escape(f"{title}: {text}")
+    markup = figures.inline_png(figure, label) if pixels else figures.inline_svg(figure, name, label)
+    return _Picture(markup, title, text)
+
+
+def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: Path) -> list[_Picture]:
+    """Pairs with predictions for all networks, and for CAN its units and what they prefer."""
+    from caunet.data import PairSource, load_images
+    from caunet.models import load_weights
+    from caunet.reproduction import insides
+
+    weights = {name: out / cell.name / "weights.safetensors" for name, cell in cells.items()}
+    models = {name: load_weights(path).eval() for name, path in weights.items() if path.exists()}
+    if not models:
+        return []
+    config = next(iter(cells.values())).config
+    images = load_images(config.data, split=config.test_split)
+    source = PairSource(
+        images, task, config.protocol, patch=config.patch, pairs="fresh", per_image=config.per_image
+    )
+    name = f"{recipe}-{task}"
+    pictures = [
+        _picture(
+            insides.samples(models, source),
+            folder,
+            f"{name}-pairs",
+            "Test pairs and what the networks make of them",
+            "A square of x, carried into y by the true transformation and by each network's. Below: z.",
+        )
+    ]
+    can = models.get("can")
+    if can is None or not can.model_spec.rank:
+        return pictures
+    tuning = insides.tuning_of(can, source)
+    strongest = tuning.selectivity.topk(4).indices.tolist()
+    over = " and ".join(tuning.names)
+    texts = {
+        "preferences": f"CAN's most selective units over {over}: each stands for one transformation.",
+        "filters": "The non-negative factors of the four most selective units: each u weighs pixels of x, "
+        "each v pixels of y.",
+        "associations": "The same units' W: bright entries are pixels of x and y that a unit compares.",
+    }
+    return [
+        *pictures,
+        _picture(
+            insides.preferences(tuning),
+            folder,
+            f"{name}-preferences",
+            "What units prefer",
+            texts["preferences"],
+        ),
+        _picture(insides.filters(can, strongest), folder, f"{name}-filters", "u and v", texts["filters"]),
+        _picture(
+            insides.associations(can, strongest),
+            folder,
+            f"{name}-associations",
+            "W = Σ u vᵀ",
+            texts["associations"],
+            pixels=True,
+        ),
+    ]
+
+
+def _highlights(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """The page's first lines: for each recipe, how often CAN is best and how far it is from the paper."""
+    lines = []
+    for recipe in _recipes(results):
+        table = make_table([r for r in results if r["recipe"] == recipe], "parameter_error")
+        whole = {
+            task: row for task, row in table.rows.items() if all(e.ours is not None for e in row.values())
+        }
+        ratios = [row["can"].ratio for row in whole.values() if row["can"].ratio is not None]
+        if not ratios:
+            continue
+        won = sum(row["can"].best for row in whole.values())
+        text = f"CAN is best on {won} of {len(whole)} task{'s' if len(whole) > 1 else ''}"
+        lines.append(
+            (
+                f"As {recipe}",
+                f"{text}; its error is {show_ratio(statistics.median(ratios))} the paper's (median).",
+            )
+        )
+    return lines
+
+
+def _provenance(results: Sequence[Result]) -> dict[str, str]:
+    seconds = sum(result.get("seconds") or 0.0 for result in results)
+    commits = sorted({str(result["commit"]) for result in results if result.get("commit")})
+    machines = [result["environment"] for result in results if result.get("environment")]
+    about = {
+        "Runs": str(len(results)),
+        "Training time, summed": f"{seconds / 60:.0f} min",
+        "Code": ", ".join(commits),
+    }
+    if machines:
+        about["Software"] = ", ".join(f"{name} {machines[0][name]}" for name in ("caunet", "torch", "python"))
+    return about
+
+
+def _render(**context: Any) -> str:
+    import jinja2
+
+    template = files("caunet.reproduction").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"show": show, "ratio": show_ratio}
+    return environment.from_string(template).render(**context)
