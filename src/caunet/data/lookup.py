@@ -53,28 +53,28 @@ def crop(canvas: Canvas, corner: Tensor, patch: int) -> Tensor:
     return canvas.read(canvas.start + row * canvas.stride + column + grid)
 
 
-def positions(pull: Tensor, patch: int, size: tuple[int, int], reach: int) -> tuple[Tensor, Tensor]:
-    """Where each patch pixel reads: canvas coordinates x and y, (B, patch, patch) float64.
+def positions(pull: Tensor, patch: int, size: tuple[int, int], reach: int) -> Tensor:
+    """Where each patch pixel reads: canvas coordinates (x, y) as (B, 2, patch, patch) float64.
 
     What lies more than ``reach`` outside the image (only zeros there) is put ``reach`` outside; so is what
     lies behind the horizon of a projective map, and everything when the map is singular (not finite).
     """
     k = torch.arange(patch, dtype=torch.float64, device=pull.device)
-
-    def plane(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        # A map of the plane is a sum of a row and a column: (B, 1, patch) + (B, patch, 1).
-        return (a[:, None] * k + c[:, None])[:, None, :] + (b[:, None] * k)[:, :, None]
-
-    onto = pull[:, :2] + BORDER * pull[:, 2:]
-    x, y = plane(*onto[:, 0].unbind(-1)), plane(*onto[:, 1].unbind(-1))
-    if not bool((pull[:, 2] == pull.new_tensor([0.0, 0.0, 1.0])).all()):
-        w = plane(*pull[:, 2].unbind(-1))
-        x, y = ((p / w).masked_fill_(~(w > 0), -math.inf) for p in (x, y))
-        x, y = (p.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf) for p in (x, y))
+    onto = torch.cat([pull[:, :2] + BORDER * pull[:, 2:], pull[:, 2:]], 1)[..., None]  # (B, 3, 3, 1)
+    # A map of the plane is a sum of a row and a column: (B, 3, 1, patch) + (B, 3, patch, 1).
+    along, down = onto[:, :, 0] * k + onto[:, :, 2], onto[:, :, 1] * k
+    if bool((pull[:, 2] == pull.new_tensor([0.0, 0.0, 1.0])).all()):
+        place = along[:, :2, None, :] + down[:, :2, :, None]
+    else:
+        plane = along[:, :, None, :] + down[:, :, :, None]
+        place, w = plane[:, :2], plane[:, 2:]
+        place = (place / w).masked_fill_(~(w > 0), -math.inf)
+        place.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+    x, y = place.unbind(1)
     height, width = size
     x.clamp_(BORDER - reach, BORDER + width - 1 + reach)
     y.clamp_(BORDER - reach, BORDER + height - 1 + reach)
-    return x, y
+    return place
 
 
 def bilinear(canvas: Canvas, pull: Tensor, patch: int) -> Tensor:
@@ -114,9 +114,10 @@ def to_bytes(grey: Tensor) -> Tensor:
 
 def _cells(canvas: Canvas, pull: Tensor, patch: int, reach: int) -> tuple[Tensor, Tensor, Tensor]:
     # The cell (the pixel above and left of a position) as an address on the canvas, and the place in it.
-    x, y = positions(pull, patch, (canvas.height, canvas.width), reach)
-    start = y.to(canvas.address).mul_(canvas.stride).add_(x.to(canvas.address))  # positions are positive
-    return start.add_(canvas.start), x.frac_().to(torch.float32), y.frac_().to(torch.float32)
+    place = positions(pull, patch, (canvas.height, canvas.width), reach)
+    column, row = place.to(canvas.address).unbind(1)  # positions are positive: cut is floor
+    dx, dy = place.frac_().to(torch.float32).unbind(1)
+    return torch.add(column, row, alpha=canvas.stride).add_(canvas.start), dx, dy
 
 
 def _between(canvas: Canvas, start: Tensor, t: Tensor) -> Tensor:

@@ -89,6 +89,7 @@ class PairSource:
         self.per_image, self.seed, self.photometric, self.dtype = per_image, seed, photometric, dtype
         self.device = torch.device(device) if device is not None else self._pixels.device
         self._pixels = self._pixels.to(self.device)
+        self._centres: Tensor | None = None
         self._fixed: tuple[Tensor, Tensor, Tensor] | None = None
         self._order: tuple[int, Tensor] | None = None
 
@@ -180,32 +181,38 @@ class PairSource:
                     index = torch.arange(part.start, part.stop, device=self.device)
                     x[part], y[part], z[part] = self._make(0, index)
                     bar.advance(len(index))
-            self._fixed = x, y, z
+            self._fixed, self._centres = (x, y, z), None
         return self._fixed
 
     def _make(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # A chunk of pairs, from keys to bytes.
         z = self.rule.parameters(keys.uniform(self.seed, epoch, index, self.task.dim, Stream.PARAMETERS))
-        place = keys.uniform(self.seed, epoch, index, 2, Stream.PLACE) if self.rule.places else None
-        plan = self.rule.plan(z, place)
+        plan: protocols.Crops | Tensor
+        if self.rule.places:
+            plan = self.rule.crops(z, keys.uniform(self.seed, epoch, index, 2, Stream.PLACE))
+        else:
+            plan = self.rule.pull(z)
         image = torch.div(index, self.per_image, rounding_mode="floor")
         x = torch.empty(len(index), self.patch, self.patch, dtype=torch.uint8, device=self.device)
         y = torch.empty_like(x)
         for part in _slices(len(index), _BLOCK):
-            first, second = self._read(image[part], plan.part(part))
+            first, second = self._read(image[part], plan, part)
             if self.photometric is not None:
                 first, second = self.photometric.apply(first, second, self.seed, epoch, index[part])
             x[part], y[part] = lookup.to_bytes(first), lookup.to_bytes(second)
         return x, y, z
 
-    def _read(self, image: Tensor, plan: protocols.Plan) -> tuple[Tensor, Tensor]:
+    def _read(self, image: Tensor, plan: protocols.Crops | Tensor, part: slice) -> tuple[Tensor, Tensor]:
         canvas = lookup.Canvas(self._pixels.index_select(0, image))
-        x = lookup.crop(canvas, plan.corner, self.patch)
-        if plan.second is not None:
-            return x, lookup.crop(canvas, plan.second, self.patch)
-        assert plan.pull is not None
+        if isinstance(plan, protocols.Crops):
+            first, second = (lookup.crop(canvas, corner[part], self.patch) for corner in plan)
+            return first, second
+        if self._centres is None:  # the first patch is the same in all pairs of an image
+            row, column = self.rule.corner
+            centres = self._pixels[:, row : row + self.patch, column : column + self.patch]
+            self._centres = centres.contiguous()
         read = lookup.bicubic if self.rule.interpolation == "bicubic" else lookup.bilinear
-        return x, read(canvas, plan.pull, self.patch)
+        return self._centres.index_select(0, image), read(canvas, plan[part], self.patch)
 
     def _checked_index(self, index: Tensor) -> Tensor:
         if index.dtype != torch.int64 or index.ndim != 1:

@@ -14,23 +14,16 @@ from torch import Tensor
 
 from caunet.tasks import Task
 
-__all__ = ["PROTOCOLS", "Plan", "Release", "Rule", "Text", "get"]
+__all__ = ["PROTOCOLS", "Crops", "Release", "Rule", "Text", "get"]
 
 RELEASE_TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 
 
-class Plan(NamedTuple):
-    """How to read B pairs: ``corner`` (B, 2) int64, the first patch's first pixel (row, column); then either
-    ``second`` (B, 2), the same for a second patch that needs no interpolation, or ``pull`` (B, 3, 3)."""
+class Crops(NamedTuple):
+    """Two patches that need no interpolation: their first pixels (row, column), (B, 2) int64 each."""
 
-    corner: Tensor
-    second: Tensor | None
-    pull: Tensor | None
-
-    def part(self, which: slice) -> "Plan":
-        """The plan of some of the pairs."""
-        second = None if self.second is None else self.second[which]
-        return Plan(self.corner[which], second, None if self.pull is None else self.pull[which])
+    first: Tensor
+    second: Tensor
 
 
 class Rule(Protocol):
@@ -38,13 +31,17 @@ class Rule(Protocol):
 
     name: str
     interpolation: str
-    places: bool  # whether the first patch is put at a random place
+    corner: tuple[int, int]  # first pixel (row, column) of the patch at the image's centre
+    places: bool  # whether patches lie at random places and are cut out; else the second is warped
 
     def parameters(self, u: Tensor) -> Tensor:
         """Uniform numbers (B, dim) to z (B, dim) float32."""
 
-    def plan(self, z: Tensor, place: Tensor | None) -> Plan:
-        """z (B, dim), and uniform numbers (B, 2) if the rule `places`, to the two places to read."""
+    def crops(self, z: Tensor, u: Tensor) -> Crops:
+        """If the rule `places`: z (B, dim) and uniform numbers (B, 2) to the places of both patches."""
+
+    def pull(self, z: Tensor) -> Tensor:
+        """If not: z (B, dim) to where the second patch reads, (B, 3, 3) float64. The first is at `corner`."""
 
     def homography(self, z: Tensor) -> Tensor:
         """z (..., dim), in this protocol's order, to H (..., 3, 3)."""
@@ -64,7 +61,7 @@ class Text:
 
     >>> from caunet import tasks
     >>> rule = Text(tasks.get("translation"), (32, 32), 11)
-    >>> rule.plan(torch.tensor([[2.0, 0.0]]), None).pull[0]  # reads two to the left of (11, 11)
+    >>> rule.pull(torch.tensor([[2.0, 0.0]]))[0]  # reads two to the left of (11, 11)
     tensor([[ 1., 0., 9.],
             [ 0., 1., 11.],
             [ 0., 0., 1.]], dtype=torch.float64)
@@ -76,18 +73,20 @@ class Text:
 
     def __init__(self, task: Task, size: tuple[int, int], patch: int) -> None:
         self.task, self.patch = task, patch
-        self.corner = tuple(n // 2 - patch // 2 for n in size)  # (row, column)
+        self.corner = size[0] // 2 - patch // 2, size[1] // 2 - patch // 2
 
     def parameters(self, u: Tensor) -> Tensor:
         # Not task.from_uniform: lerp rounds differently in the tail of a batch than in its middle.
         low, high = u.new_tensor(self.task.low), u.new_tensor(self.task.high)
         return (u * (high - low) + low).to(torch.float32)
 
-    def plan(self, z: Tensor, place: Tensor | None) -> Plan:
-        corner = torch.tensor([self.corner], device=z.device).expand(len(z), 2)
+    def crops(self, z: Tensor, u: Tensor) -> Crops:
+        raise NotImplementedError("protocol 'text' always warps")
+
+    def pull(self, z: Tensor) -> Tensor:
         half = (self.patch - 1) / 2
         offset = z.new_full((len(z), 2), -half, dtype=torch.float64)
-        return Plan(corner, None, _pull(self.homography(z.double()), offset, self.origin))
+        return _pull(self.homography(z.double()), offset, self.origin)
 
     def homography(self, z: Tensor) -> Tensor:
         return self.task.homography(z)
@@ -119,6 +118,7 @@ class Release:
         self.places = task.name == "translation"
         self.interpolation = {"translation": "none", "rotation": "bicubic"}.get(task.name, "bilinear")
         self.text = Text(task, size, patch)
+        self.corner = self.text.corner
         reach = max(task.high) if task.name == "translation" else 0
         if min(size) - patch < reach:
             raise ValueError(f"patch takes at most {min(size) - int(reach)} here: both patches must fit")
@@ -131,25 +131,20 @@ class Release:
         low, high = u.new_tensor(self.task.low), u.new_tensor(self.task.high)
         return ((u * (high - low + 1.0)).floor() + low).to(torch.float32)
 
-    def plan(self, z: Tensor, place: Tensor | None) -> Plan:
-        if place is not None:
-            return self._shift(z, place)
-        H = self.text.homography(z.double())
-        offset = self._box_offset(H)
-        corner = torch.tensor([self.text.corner], device=z.device).expand(len(z), 2)
-        return Plan(corner, None, _pull(H, offset, self.text.origin))
-
-    def homography(self, z: Tensor) -> Tensor:
-        return self.task.homography(z.flip(-1) if self.task.name == "translation" else z)
-
-    def _shift(self, z: Tensor, place: Tensor) -> Plan:
+    def crops(self, z: Tensor, u: Tensor) -> Crops:
         # The content moves by z, so the second patch begins z before the first: 0 <= first - z <= room.
         room = torch.tensor([n - self.patch for n in self.size], device=z.device)
         shift = z.to(torch.int64)
-        lowest = shift.clamp(min=0)
         places = room + 1 - shift.abs()
-        first = lowest + (place * places).floor().to(torch.int64)
-        return Plan(first, first - shift, None)
+        first = shift.clamp(min=0) + (u * places).floor().to(torch.int64)
+        return Crops(first, first - shift)
+
+    def pull(self, z: Tensor) -> Tensor:
+        H = self.text.homography(z.double())
+        return _pull(H, self._box_offset(H), self.text.origin)
+
+    def homography(self, z: Tensor) -> Tensor:
+        return self.task.homography(z.flip(-1) if self.task.name == "translation" else z)
 
     def _box_offset(self, H: Tensor) -> Tensor:
         # Of the second patch's first pixel, (x, y) in H's coordinates. (B, 2)
