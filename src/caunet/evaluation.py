@@ -51,8 +51,8 @@ class PredictionCounts:
     counted in the outermost bins.
     """
 
-    def __init__(self, task: Task, bins: int = 60) -> None:
-        self.task, self.bins = task, bins
+    def __init__(self, task: Task, bins: int = 60, names: tuple[str, ...] | None = None) -> None:
+        self.task, self.bins, self.names = task, bins, names or task.names
         self.counts = torch.zeros(task.dim, bins, bins, dtype=torch.int64)
 
     def update(self, z_hat: Tensor, z: Tensor) -> None:
@@ -67,7 +67,7 @@ class PredictionCounts:
         """``names``, ``low``, ``high`` of the dimensions and ``counts`` as nested lists."""
         task = self.task
         return {
-            "names": list(task.names),
+            "names": list(self.names),
             "low": list(task.low),
             "high": list(task.high),
             "counts": self.counts.tolist(),
@@ -102,7 +102,7 @@ def evaluate(
         ``count``, ``parameter_error``, ``transformation_error``, ``corner_error`` with ``mean``, ``median``,
         ``p90``, ``histogram``, ``not_finite``, ``task``, ``protocol``. A mean that is not finite is ``None``.
     """
-    counts = PredictionCounts(source.task) if predictions else None
+    counts = PredictionCounts(source.task, names=_names(source)) if predictions else None
     stop = _stop(source, limit)
     sums = error_sums(
         predictor, source, batch=batch, stop=stop, epoch=epoch, counts=counts, progress=progress
@@ -154,6 +154,13 @@ def _predict(predictor: nn.Module | Predictor, x: Tensor, y: Tensor, z: Tensor) 
         got, takes = tuple(z_hat.shape), tuple(z.shape)
         raise ValueError(f"predictor gave z of shape {got}, this task takes {takes}: is it for another task?")
     return z_hat.to(z.device)
+
+
+def _names(source: Source) -> tuple[str, ...]:
+    """The parameters' names in the source's order: released translations have rows first."""
+    names = source.task.names
+    swapped = source.task.name == "translation" and source.protocol == "release"
+    return names[::-1] if swapped else names
 
 
 def _stop(source: Source, limit: int | None) -> int:

@@ -97,7 +97,7 @@ def build_relation(spec: ModelSpec, generator: torch.Generator | None) -> nn.Mod
 
     A unit of rank r is a sum of r rank-one terms, so h grows with r and softmin would saturate from the start
     (rank 16 then learns badly). Above the paper's rank of 4 the factors are therefore shrunk so that the mean
-    of h stays what it is at rank 4: u and v each by (4 / r)^(1/4).
+    of h stays what it is at rank 4: u and v each by (4 / r)^(1/2), h being a product of both.
     """
     if spec.relation == "concatenation":
         return units.Concatenation()
@@ -110,7 +110,7 @@ def build_relation(spec: ModelSpec, generator: torch.Generator | None) -> nn.Mod
     if spec.rank is not None and spec.rank > 4:
         with torch.no_grad():
             for weight in plain.parameters():
-                weight.mul_((4 / spec.rank) ** 0.25)
+                weight.mul_((4 / spec.rank) ** 0.5)
     return plain if spec.parametrisation == "direct" else PositiveRelation(plain, spec.parametrisation)
 
 
