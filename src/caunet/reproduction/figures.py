@@ -166,7 +166,12 @@ def inline_svg(figure: Any, name: str, label: str) -> str:
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*pt" height="[^"]*pt"', r"\1", text, count=1)
-    return text.replace("<svg", f'<svg role="img" aria-label="{label}" class="figure"', 1)
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}" class="figure" {_size(figure)}', 1)
+
+
+def _size(figure: Any) -> str:
+    # As wide as the page allows, but never so wide that a small figure's text shouts.
+    return f'style="max-width: {110 * figure.get_figwidth():.0f}px"'
 
 
 def inline_png(figure: Any, label: str) -> str:
@@ -174,4 +179,4 @@ def inline_png(figure: Any, label: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150, facecolor="white")
     data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img class="figure paper" alt="{label}" src="data:image/png;base64,{data}">'
+    return f'<img class="figure paper" {_size(figure)} alt="{label}" src="data:image/png;base64,{data}">'

@@ -58,12 +58,17 @@ def _patch(axis: Any, pixels: Tensor, **options: Any) -> None:
 
 
 def _square(axis: Any, H: Tensor, patch: int, colour: str, style: str, width: float) -> None:
+    """Draw a square about the centre of a patch, carried by H."""
     middle, reach = (patch - 1) / 2, patch / 4
     corners = torch.tensor([[-1.0, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1], [-1, -1, 1]])
     corners = corners * torch.tensor([reach, reach, 1.0])
     moved = corners @ H.to(corners.dtype).T
     moved = moved[:, :2] / moved[:, 2:] + middle
-    axis.plot(*moved.T.numpy(), color=colour, linestyle=style, linewidth=width, clip_on=True)
+    from matplotlib.patheffects import withStroke
+
+    # A dark rim keeps lines visible on any gray.
+    rim = [withStroke(linewidth=width + 1.2, foreground="#000000", alpha=0.55)]
+    axis.plot(*moved.T.numpy(), color=colour, linestyle=style, linewidth=width, path_effects=rim)
     axis.set(xlim=(-0.5, patch - 0.5), ylim=(patch - 0.5, -0.5))
 
 
@@ -122,7 +127,9 @@ def tuning_of(model: RelationNetwork, source: PairSource, most: int = 40_000) ->
     count = torch.bincount(where, minlength=bins ** len(dims))
     shape = (-1, bins) if len(dims) == 1 else (-1, bins, bins)
     extent = tuple((task.low[d], task.high[d]) for d in dims)
-    names = tuple(task.names[d] for d in dims)
+    # The released translation is (rows, columns); every other z has the order of its task.
+    rows_first = task.name == "translation" and source.protocol == "release"
+    names = ("rows", "columns") if rows_first else tuple(task.names[d] for d in dims)
     return Tuning(names, extent, (total / count[:, None]).T.reshape(shape))
 
 
