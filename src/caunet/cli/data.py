@@ -1,14 +1,17 @@
-"""``caunet data``: fetch images."""
+"""``caunet data``: fetch images, look at pairs, count what they are made of."""
 
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-__all__ = ["COMMANDS", "Fetch"]
+if TYPE_CHECKING:
+    from caunet.data import PairSource
+
+__all__ = ["COMMANDS", "Fetch", "Show", "Stats"]
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,105 @@ class Fetch:
         return 0
 
 
+@dataclass(frozen=True)
+class Pairing:
+    """Which pairs: options that ``show`` and ``stats`` share."""
+
+    data: str = "photos"
+    """Images: photos, cifar10, or a directory of pictures."""
+    split: Literal["train", "test", "validation", "train-fit"] = "train"
+    """Which part of the images."""
+    patch: int = 11
+    """Side of the patches in pixels."""
+    seed: int = 0
+    """Seed of everything random."""
+
+    def source(self, task: str, protocol: str, pairs: str) -> "PairSource":
+        """The pairs that these options describe."""
+        from caunet.data import PairSource, load_images
+
+        images = load_images(self.data, split=self.split)
+        return PairSource(images, task, protocol, patch=self.patch, pairs=pairs, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class Show(Pairing):
+    """Draw sample pairs: first row x, second row y, z under each column."""
+
+    task: str = "rotation"
+    """translation, rotation, scaling, affine, projective, or a task you registered."""
+    protocol: Literal["text", "release"] = "text"
+    """How pairs are made: as the paper writes (text) or as its authors' scripts did (release)."""
+    out: Path = Path("sample.png")
+    """Where to draw: a file ending in png, svg or pdf."""
+    columns: int = 10
+    """How many pairs."""
+
+    def run(self) -> int:
+        """Draw, and tell where."""
+        from caunet.data.figure import draw_samples
+
+        draw_samples(self.source(self.task, self.protocol, "fresh"), self.out, self.columns)
+        print(self.out)
+        return 0
+
+
+@dataclass(frozen=True)
+class Stats(Pairing):
+    """Count what pairs are made of: moments of z and pixels, out-of-image pixels, featureless patches."""
+
+    tasks: tuple[str, ...] = ("translation", "rotation", "scaling", "affine", "projective")
+    """Which tasks."""
+    protocols: tuple[Literal["text", "release"], ...] = ("text", "release")
+    """Which protocols."""
+    pairs: int = 20_000
+    """How many pairs of each, evenly spread over the images."""
+    out: Path | None = None
+    """Also write everything to this JSON file."""
+
+    def run(self) -> int:
+        """Count, and print a table."""
+        from caunet.data.statistics import pair_statistics
+        from caunet.files import write_json
+
+        rows = [
+            pair_statistics(self.source(task, protocol, "fresh"), self.pairs)
+            for task in self.tasks
+            for protocol in self.protocols
+        ]
+        _table(rows)
+        if self.out is not None:
+            write_json(self.out, {"data": self.data, "split": self.split, "seed": self.seed, "rows": rows})
+        return 0
+
+
+def _table(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    heads = (
+        "protocol",
+        "z mean",
+        "z variance",
+        "x mean",
+        "x var",
+        "y mean",
+        "y var",
+        "out-of-image",
+        "featureless",
+    )
+    table = Table("task", *heads, title=f"{rows[0]['pairs']:,} pairs each" if rows else None)
+    for row in rows:
+        moments = [f"{row['pixels'][p][m]:.3f}" for p in "xy" for m in ("mean", "variance")]
+        z = [" ".join(f"{v:.3g}" for v in row["z"][m]) for m in ("mean", "variance")]
+        flat = f"{row['featureless']['x']:.2%} / {row['featureless']['y']:.2%}"
+        table.add_row(row["task"], row["protocol"], *z, *moments, f"{row['out_of_image_pixels']:.2%}", flat)
+    Console().print(table)
+
+
 def _report(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-COMMANDS: Mapping[str, type] = {"fetch": Fetch}
+COMMANDS: Mapping[str, type] = {"fetch": Fetch, "show": Show, "stats": Stats}
 """The subcommands of ``caunet data``, by name."""

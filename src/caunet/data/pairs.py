@@ -114,6 +114,16 @@ class PairSource:
         x, y, z = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         return x, y, z
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the images."""
+        return self._pixels.shape[1], self._pixels.shape[2]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the parameters are called, in the protocol's order of z."""
+        return ("rows", "columns") if self.rule.places else self.task.names
+
     def homography(self, z: Tensor) -> Tensor:
         """z (..., dim), in the protocol's order (release translation: rows first), to H (..., 3, 3)."""
         return self.rule.homography(z)

@@ -32,6 +32,7 @@ class Rule(Protocol):
     name: str
     interpolation: str
     corner: tuple[int, int]  # first pixel (row, column) of the patch at the image's centre
+    whole: bool  # whether z are whole numbers
     places: bool  # whether patches lie at random places and are cut out; else the second is warped
 
     def parameters(self, u: Tensor) -> Tensor:
@@ -69,6 +70,7 @@ class Text:
 
     name = "text"
     interpolation = "bilinear"
+    whole = False
     places = False
 
     def __init__(self, task: Task, size: tuple[int, int], patch: int) -> None:
