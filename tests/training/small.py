@@ -1,0 +1,87 @@
+"""A run that takes a second: few images, few units. Importable, so that other processes can train it too."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from caunet.data import PairSource
+from caunet.training import TrainConfig, TrainResult, train
+
+SETTINGS: dict[str, Any] = {
+    "task": "rotation",
+    "model": "can",
+    "model_options": {"units": 12},
+    "updates": 60,
+    "batch": 20,
+    "decay_every": 20,
+    "log_every": 10,
+    "test_every": 30,
+    "test_pairs": 50,
+    "checkpoint_every": 10,
+    "compile": "never",
+}
+
+
+def config(**changes: Any) -> TrainConfig:
+    return TrainConfig(**{**SETTINGS, **changes})
+
+
+def sources(config: TrainConfig) -> tuple[PairSource, PairSource]:
+    """Smooth random images: 400 pairs to train on, 100 to test on."""
+    noise = torch.rand(50, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    smooth = torch.nn.functional.interpolate(noise, size=(32, 32), mode="bicubic").clamp(0, 1)
+    images = (smooth[:, 0] * 255).round().to(torch.uint8)
+    options: dict[str, Any] = {"dtype": getattr(torch, config.dtype), "seed": config.seed, "pairs": config.pairs}
+    training = PairSource(images[:40], config.task, config.protocol, **options)
+    return training, PairSource(images[40:], config.task, config.protocol, dtype=options["dtype"])
+
+
+def run(folder: Path, resume: Any = "auto", **changes: Any) -> TrainResult:
+    torch.set_num_threads(1)
+    return train(config(**changes), folder, resume=resume, progress=False, sources=sources)
+
+
+def run_and_die(folder: Path, calls: int) -> None:
+    """Train, and be killed at the ``calls``-th time a file is flushed to disk: in the middle of saving."""
+    flush, count = os.fsync, 0
+
+    def fsync(descriptor: int) -> None:
+        nonlocal count
+        count += 1
+        if count == calls:
+            os.kill(os.getpid(), signal.SIGKILL)
+        flush(descriptor)
+
+    os.fsync = fsync
+    run(folder)
+
+
+def main() -> None:
+    """``torchrun -m tests.training.small FOLDER UPDATES [DIE_AT]``: rank 1 kills itself once, at update DIE_AT."""
+    folder, updates = Path(sys.argv[1]), int(sys.argv[2])
+    if len(sys.argv) > 3 and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        _die_at(int(sys.argv[3]))
+    run(folder, False, updates=updates, dtype="float64", checkpoint_every=20)
+
+
+def _die_at(step: int) -> None:
+    from caunet.training.loop import Update
+
+    apply, count = Update.apply, 0
+
+    def dying(self: Update) -> None:
+        nonlocal count
+        count += 1
+        if count == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        apply(self)
+
+    Update.apply = dying  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    main()
