@@ -172,7 +172,7 @@ def test_a_gradient_that_is_not_finite_names_its_parameter(tmp_path: Path) -> No
 
 
 def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:
-    settings = {"model": "ctn", "model_options": {"hidden": [20, 10]}, "rate": 3.0, "updates": 200}
+    settings = {"model": "ctn", "model_options": {"hidden": [20, 10]}, "rate": 30.0, "log_every": 1}
     with pytest.raises(TrainingError, match="diverged"):
         run(tmp_path / "run", **settings)
 

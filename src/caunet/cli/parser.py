@@ -31,6 +31,8 @@ def parse(arguments: Sequence[str]) -> Command:
     """The subcommand that ``arguments`` ask for; wrong ones end the program with code 2 and a message."""
     if list(arguments) == ["--version"]:
         return _Version()
+    if not arguments:
+        arguments = ["--help"]
     command: Command = tyro.cli(
         _tree(arguments),
         prog="caunet",
@@ -62,7 +64,7 @@ def _union(commands: Mapping[str, type]) -> Any:
 
 def _named(arguments: Sequence[str], option: str) -> str | None:
     """The value of ``option`` in ``arguments``, written as ``--option value`` or ``--option=value``."""
-    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for word, following in zip(arguments, [*arguments, None][1:], strict=True):
         if word == option:
             return following
         if word.startswith(f"{option}="):

@@ -1,5 +1,6 @@
 """``caunet train``: one network, one task."""
 
+import dataclasses
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,20 @@ from typing import Literal
 
 from caunet.training.config import PROFILES, TrainConfig
 
-__all__ = ["Train"]
+__all__ = ["Settings", "Train"]
+
+
+@dataclass(frozen=True)
+class Settings(TrainConfig):
+    """Settings of the run; the defaults are those of the profile."""
+
+    def __post_init__(self) -> None:
+        # Checked in run(), where a wrong value becomes one plain line instead of a parser's inner error.
+        pass
+
+    def checked(self) -> TrainConfig:
+        """The same settings, checked."""
+        return TrainConfig.from_json(dataclasses.asdict(self))
 
 
 @dataclass(frozen=True)
@@ -32,13 +46,13 @@ class Train:
     """Also write TensorBoard events (needs the extra `tensorboard`)."""
     threads: int | None = None
     """CPU threads to use; default: what torch finds."""
-    config: TrainConfig = field(default_factory=TrainConfig)
+    config: Settings = field(default_factory=Settings)
 
     @classmethod
     def for_profile(cls, profile: str | None) -> "Train":
         """Arguments whose defaults are those of ``profile`` (an unknown one is the parser's to refuse)."""
         known = profile if profile in PROFILES else "paper"
-        return cls(profile=known, config=TrainConfig(**PROFILES[known]))  # type: ignore[arg-type]
+        return cls(profile=known, config=Settings(**PROFILES[known]))  # type: ignore[arg-type]
 
     def run(self) -> int:
         """Train; 0 when finished, 130 when interrupted."""
@@ -47,11 +61,12 @@ class Train:
         from caunet.training.loop import Resume, train
         from caunet.training.summary import summary, write_curves
 
+        config = self.config.checked()
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         out = self._folder()
         resume: Resume = "previous" if self.resume_previous else self.resume
-        result = train(self.config, out, resume=resume, tensorboard=self.tensorboard)
+        result = train(config, out, resume=resume, tensorboard=self.tensorboard)
         if not result.leads:
             return 0
         if result.result is None:

@@ -2,23 +2,39 @@
 
 The defaults are the paper's settings (Section VI-D). A *profile* changes how long a run takes, never what is learned:
 ``paper`` is the paper's schedule, ``quick`` the same schedule compressed into about a minute on two cores.
+
+>>> config = TrainConfig(task="translation", model="can", updates=1000)
+>>> TrainConfig.from_json(config.to_json()) == config
+True
+>>> TrainConfig(protocol="texte")  # type: ignore[arg-type]
+Traceback (most recent call last):
+...
+ValueError: protocol takes 'text' or 'release', got 'texte'
 """
 
 import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 __all__ = ["PROFILES", "TrainConfig"]
 
+# The command line shows these as choices; configurations read from files are checked against them too.
+Protocol = Literal["text", "release"]
+PairKind = Literal["fixed", "fresh"]
+Order = Literal["shuffled", "contiguous"]
+Rule = Literal["auto", "multiplicative", "multiplicative-adam", "projection"]
+Compile = Literal["auto", "always", "never"]
+Precision = Literal["float32", "float64"]
+
 _CHOICES = {
-    "protocol": ("text", "release"),
-    "pairs": ("fixed", "fresh"),
-    "order": ("shuffled", "contiguous"),
-    "rule": ("auto", "multiplicative", "multiplicative-adam", "projection"),
-    "compile": ("auto", "always", "never"),
-    "dtype": ("float32", "float64"),
+    "protocol": get_args(Protocol),
+    "pairs": get_args(PairKind),
+    "order": get_args(Order),
+    "rule": get_args(Rule),
+    "compile": get_args(Compile),
+    "dtype": get_args(Precision),
 }
 _POSITIVE = ("per_image", "patch", "batch", "updates", "decay_every", "log_every", "test_every", "test_pairs")
 _RATES = ("rate", "rate_multiplicative", "decay", "epsilon")
@@ -26,16 +42,7 @@ _RATES = ("rate", "rate_multiplicative", "decay", "epsilon")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of one run; the defaults are the paper's.
-
-    >>> config = TrainConfig(task="translation", model="can", updates=1000)
-    >>> TrainConfig.from_json(config.to_json()) == config
-    True
-    >>> TrainConfig(protocol="texte")
-    Traceback (most recent call last):
-    ...
-    ValueError: protocol takes 'text' or 'release', got 'texte'
-    """
+    """Settings of one run; the defaults are the paper's."""
 
     task: str = "rotation"
     """What is to be inferred: translation, rotation, scaling, affine, projective."""
@@ -45,17 +52,19 @@ class TrainConfig:
     """Overrides handed to `create_model`, such as {"bias": false}."""
     data: str = "photos"
     """Images: photos (embedded), cifar10 (after `caunet data fetch cifar10`), or a directory."""
+    skip_bad: bool = False
+    """Leave out the pictures of a directory that cannot be read, instead of stopping."""
     split: str = "train"
     """The images trained on."""
     test_split: str = "test"
     """The images tested on."""
-    protocol: str = "text"
+    protocol: Protocol = "text"
     """How pairs are made: as the paper writes (text) or as its authors' scripts did (release)."""
-    pairs: str = "fixed"
+    pairs: PairKind = "fixed"
     """The paper's fixed set of pairs, or every pair new (fresh)."""
     per_image: int = 10
     """Pairs made from each image."""
-    order: str = "shuffled"
+    order: Order = "shuffled"
     """Batches drawn at random without replacement, or as contiguous runs of the stored order."""
     patch: int = 11
     """Side of a patch in pixels."""
@@ -73,7 +82,7 @@ class TrainConfig:
     """... every so many updates."""
     epsilon: float = 1e-20
     """The epsilon of the multiplicative update."""
-    rule: str = "auto"
+    rule: Rule = "auto"
     """Learning rule of non-negative weights; auto takes what the model asks for."""
     rule_options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the rule, such as {"mix": 0.04} for multiplicative-adam."""
@@ -91,9 +100,9 @@ class TrainConfig:
     """Updates between two checkpoints; 0 saves only the last state."""
     device: str = "cpu"
     """Where to compute: cpu, cuda, cuda:1, ..."""
-    dtype: str = "float32"
+    dtype: Precision = "float32"
     """Precision of weights and pairs."""
-    compile: str = "auto"
+    compile: Compile = "auto"
     """Compile the update: auto (when a C++ compiler is there), always, never."""
 
     def __post_init__(self) -> None:

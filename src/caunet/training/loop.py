@@ -60,8 +60,9 @@ class TrainResult:
 def load_sources(config: TrainConfig) -> tuple[PairSource, PairSource]:
     """The training and test pairs of a run; test pairs are always the fixed ones of the test images."""
     shared = {"per_image": config.per_image, "patch": config.patch, "dtype": getattr(torch, config.dtype)}
-    train_images = load_images(config.data, split=config.split)
-    test_images = load_images(config.data, split=config.test_split)
+    options = {"skip_bad": config.skip_bad} if Path(config.data).is_dir() else {}
+    train_images = load_images(config.data, split=config.split, **options)
+    test_images = load_images(config.data, split=config.test_split, **options)
     training = PairSource(
         train_images, config.task, config.protocol, pairs=config.pairs, seed=config.seed, device=config.device, **shared
     )

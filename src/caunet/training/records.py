@@ -164,7 +164,7 @@ def _events(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise TrainingError("TensorBoard is not installed: pip install 'caunet[tensorboard]'") from error
-    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder))
 
 
 def _scalars(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
