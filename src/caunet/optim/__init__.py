@@ -1,7 +1,7 @@
 """Learning rules for networks some of whose weights must stay non-negative.
 
-* :class:`MultiplicativeUpdate`: the paper's rule. :class:`MultiplicativeAdam`: Adam on the logarithms, or both in
-  one exponent. :class:`ProjectedAdam`: Adam and projection.
+* :class:`MultiplicativeUpdate`: the paper's rule. :class:`MultiplicativeAdam`: Adam on the logarithms, or
+  both in one exponent. :class:`ProjectedAdam`: Adam and projection.
 * :class:`HybridOptimizer`: one of these for the non-negative weights and Adam for the rest, as one optimizer.
 * :func:`split_parameters`: which weights are which.
 """

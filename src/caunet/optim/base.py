@@ -1,7 +1,8 @@
 """The optimizer under all rules: it checks what it is given, and hands groups of parameters to their rule.
 
-Two promises hold for every subclass. Weights that must be non-negative are refused when they are not. And a step
-whose gradients are not all finite raises :class:`FloatingPointError` with the parameter's name, having changed nothing.
+Two promises hold for every subclass. Weights that must be non-negative are refused when they are not. And a
+step whose gradients are not all finite raises :class:`FloatingPointError` with the parameter's name, having
+changed nothing.
 """
 
 import math
@@ -23,7 +24,9 @@ __all__ = ["RuleOptimizer"]
 class RuleOptimizer(Optimizer):
     """Parameter groups that each name their rule under ``"rule"`` (see :data:`caunet.optim.rules.RULES`)."""
 
-    def __init__(self, params: ParamsT, rule: str, options: dict[str, Any], foreach: bool | None = None) -> None:
+    def __init__(
+        self, params: ParamsT, rule: str, options: dict[str, Any], foreach: bool | None = None
+    ) -> None:
         self._rule = rule
         super().__init__(params, {**options, "rule": rule, "foreach": foreach})
 
@@ -105,11 +108,11 @@ class RuleOptimizer(Optimizer):
                 )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what :meth:`state_dict` gave: from here on, steps are the same bits as without the interruption."""
+        """Load what :meth:`state_dict` gave; the steps that follow are those of an uninterrupted run."""
         for mine, saved in zip(self.param_groups, state_dict["param_groups"], strict=False):
             if saved.get("rule") != mine["rule"]:
                 raise ValueError(
-                    f"state_dict was saved with rule {saved.get('rule')!r} where this optimizer has {mine['rule']!r}"
+                    f"state_dict has rule {saved.get('rule')!r} where this optimizer has {mine['rule']!r}"
                 )
         super().load_state_dict(state_dict)
         self._copy_moments(state_dict)
@@ -138,7 +141,7 @@ def _name(group: dict[str, Any], i: int, g: int) -> str:
 
 
 def _surely_finite(grads: Iterable[Tensor]) -> bool:
-    """True when the sum of all gradients is finite, which no infinity or NaN among them allows: one cheap pass."""
+    """Whether the sum of all gradients is finite, as no infinity or NaN among them allows: a cheap pass."""
     sums: dict[Any, list[Tensor]] = {}
     for grad in grads:
         sums.setdefault((grad.device, grad.dtype), []).append(grad.sum())
@@ -154,7 +157,9 @@ def _check_group(group: dict[str, Any], index: int) -> None:
         tiny = torch.finfo(compute_dtype(param.dtype)).tiny
         for key in ("eps", "mix_eps"):
             if key in rule.defaults and rule.nonnegative and group[key] < tiny:
-                raise ValueError(f"{key} must be at least {tiny:.2e} for {param.dtype} weights, got {group[key]!r}")
+                raise ValueError(
+                    f"{key} must be at least {tiny:.2e} for {param.dtype} weights, got {group[key]!r}"
+                )
         if rule.nonnegative:
             _check_weight(param.detach(), _name(group, i, index))
 
@@ -166,11 +171,15 @@ def _check_options(group: dict[str, Any], options: Iterable[str]) -> None:
             if len(value) != 2 or not all(0.0 <= beta < 1.0 for beta in value):
                 raise ValueError(f"betas must be two numbers in [0, 1), got {value!r}")
         elif not 0.0 <= float(value) < math.inf or (key.endswith("eps") and float(value) == 0.0):
-            raise ValueError(f"{key} must be finite and {'> 0' if key.endswith('eps') else '>= 0'}, got {value!r}")
+            raise ValueError(
+                f"{key} must be finite and {'> 0' if key.endswith('eps') else '>= 0'}, got {value!r}"
+            )
 
 
 def _check_weight(weight: Tensor, name: str) -> None:
     if not bool(torch.isfinite(weight).all()):
         raise ValueError(f"{name} must be non-negative and finite, but has entries that are not finite")
     if weight.numel() and float(weight.min()) < 0:
-        raise ValueError(f"{name} must be non-negative and finite, but its smallest entry is {float(weight.min())!r}")
+        raise ValueError(
+            f"{name} must be non-negative and finite, but its smallest entry is {float(weight.min())!r}"
+        )

@@ -1,7 +1,7 @@
 """The multiplicative update for lists of tensors: the steps of :mod:`caunet.optim.kernels`, list by list.
 
-On a GPU one launch serves all tensors of a list. The operations and their order are those of the single-tensor
-kernel, so the results are the same bits.
+On a GPU one launch serves all tensors of a list. The operations and their order are those of the
+single-tensor kernel, so the results are the same bits.
 """
 
 import math
@@ -12,7 +12,9 @@ from torch import Tensor
 __all__ = ["multiplicative_foreach_"]
 
 
-def multiplicative_foreach_(weights: list[Tensor], grads: list[Tensor], *, lr: float | Tensor, eps: float) -> None:
+def multiplicative_foreach_(
+    weights: list[Tensor], grads: list[Tensor], *, lr: float | Tensor, eps: float
+) -> None:
     """W <- W ∘ (∇-/∇+)^η for each weight, in place; see :func:`caunet.optim.kernels.multiplicative_`.
 
     >>> w = [torch.tensor([2.0]), torch.tensor([2.0, 0.0])]

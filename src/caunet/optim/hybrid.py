@@ -1,4 +1,4 @@
-"""One optimizer for a whole network: a non-negative rule for the weights that need it, Adam for all others."""
+"""One optimizer for a whole network: a non-negative rule where weights need it, Adam for all others."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,10 +15,10 @@ _Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]]
 
 
 class HybridOptimizer(RuleOptimizer):
-    """Drives a non-negative rule and Adam as one ``torch.optim.Optimizer``: one step, one state, any scheduler.
+    """Drives a non-negative rule and Adam as one optimizer: one step, one state, any torch scheduler.
 
-    There is a parameter group for each part that is not empty; ``group["rule"]`` tells them apart, and schedulers
-    scale the learning rate of each.
+    There is a parameter group for each part that is not empty; ``group["rule"]`` tells them apart, and
+    schedulers scale the learning rate of each.
 
     Args:
         nonnegative: weights that must stay non-negative (may be empty), as from :func:`split_parameters`.
@@ -26,7 +26,7 @@ class HybridOptimizer(RuleOptimizer):
         rule: ``"multiplicative"`` (the paper's), ``"multiplicative-adam"`` or ``"projection"``.
         lr: learning rate of the non-negative part; the rule's default when None.
         free_lr: learning rate of Adam.
-        adam_reset: forget Adam's moments at every step, as the authors' scripts did: W <- W - α g / (|g| + eps).
+        adam_reset: forget Adam's moments at every step, as the authors' scripts did.
         foreach: as in :class:`MultiplicativeUpdate`.
         options: further options of ``rule``, such as ``mix=0.04`` for ``"multiplicative-adam"``.
 

@@ -1,8 +1,9 @@
 """The learning rules as in-place functions on one weight and its gradient.
 
-Every rule is written once here, for one tensor; :mod:`caunet.optim.foreach` repeats the hot one for lists, and
-:class:`caunet.training.update.Update` traces these same functions into its compiled update. Learning rates and
-bias corrections may therefore be Python numbers or 0-d tensors (which do not cause a recompilation).
+Every rule is written once here, for one tensor; :mod:`caunet.optim.foreach` repeats the hot one for lists,
+and :class:`caunet.training.update.Update` traces these same functions into its compiled update. Learning
+rates and bias corrections may therefore be Python numbers or 0-d tensors (which do not cause a
+recompilation).
 
 Differences from the paper's equation (mul_update):
 
@@ -18,7 +19,15 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["Number", "adam_", "adam_reset_", "compute_dtype", "multiplicative_", "multiplicative_adam_", "projection_"]
+__all__ = [
+    "Number",
+    "adam_",
+    "adam_reset_",
+    "compute_dtype",
+    "multiplicative_",
+    "multiplicative_adam_",
+    "projection_",
+]
 
 Number = float | Tensor
 
@@ -67,8 +76,8 @@ def multiplicative_adam_(
 ) -> None:
     """W <- W ∘ exp(-α [ m / (√v + eps) + mix sign(g) log1p(|g| / mix_eps) ]), in place.
 
-    m and v are Adam's bias-corrected moments of W ∘ g, the gradient with respect to log W. With ``mix`` = 0 this is
-    Adam on the logarithms; otherwise both rules act in one exponent, with η = α mix.
+    m and v are Adam's bias-corrected moments of W ∘ g, the gradient with respect to log W. With ``mix`` = 0
+    this is Adam on the logarithms; otherwise both rules act in one exponent, with η = α mix.
 
     Args:
         weight, grad: as in :func:`multiplicative_`.
@@ -104,7 +113,7 @@ def adam_(
     """W <- W - α m / (√v + eps), Adam, in place; arguments as in :func:`multiplicative_adam_`.
 
     >>> w, m, v = torch.tensor([1.0]), torch.zeros(1), torch.zeros(1)
-    >>> adam_(w, torch.tensor([3.0]), m, v, lr=0.1, betas=(0.9, 0.999), corrections=(0.1, 0.001**0.5), eps=1e-8)
+    >>> adam_(w, torch.tensor([3.0]), m, v, lr=0.1, betas=(0.9, 0.99), corrections=(0.1, 0.1), eps=1e-8)
     >>> w
     tensor([0.9000])
     """
@@ -122,13 +131,13 @@ def projection_(
     corrections: tuple[Number, Number],
     eps: float,
 ) -> None:
-    """Adam, then the nearest non-negative weights: the rule that the paper found slow; arguments as in :func:`adam_`."""
+    """Adam, then the nearest non-negative weights (which the paper found slow); see :func:`adam_`."""
     adam_(weight, grad, mean, square, lr=lr, betas=betas, corrections=corrections, eps=eps)
     weight.clamp_(min=0)
 
 
 def adam_reset_(weight: Tensor, grad: Tensor, *, lr: Number, eps: float) -> None:
-    """W <- W - α g / (|g| + eps), in place: Adam whose moments are forgotten at every step (the authors' scripts).
+    """W <- W - α g / (|g| + eps), in place: Adam that forgets its moments at every step.
 
     >>> w = torch.tensor([1.0, 1.0])
     >>> adam_reset_(w, torch.tensor([3.0, -1e-8]), lr=0.1, eps=1e-8)
@@ -145,7 +154,12 @@ def _log_ratio(grad: Tensor, eps: float) -> Tensor:
 
 
 def _moments_(
-    grad: Tensor, mean: Tensor, square: Tensor, betas: tuple[float, float], corrections: tuple[Number, Number], eps: float
+    grad: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    betas: tuple[float, float],
+    corrections: tuple[Number, Number],
+    eps: float,
 ) -> Tensor:
     """Update Adam's moments in place and return m̂ / (√v̂ + eps)."""
     mean.lerp_(grad, 1 - betas[0])
@@ -154,7 +168,7 @@ def _moments_(
 
 
 def _scale_(weight: Tensor, exponent: Tensor) -> None:
-    """weight <- weight * exp(exponent), kept within [tiny, max] except where it is 0; ``exponent`` is overwritten."""
+    """weight <- weight * exp(exponent), in [tiny, max] except where it is 0; overwrites ``exponent``."""
     limits = torch.finfo(weight.dtype)
     # min(w, tiny) is tiny for every normal weight and 0 for a weight of 0, which so stays 0.
     floor = weight.clamp(max=limits.tiny)

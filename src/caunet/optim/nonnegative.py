@@ -1,4 +1,4 @@
-"""Optimizers for non-negative weights: the paper's multiplicative update, and two others to hold against it."""
+"""Optimizers for non-negative weights: the paper's multiplicative update, and two to hold against it."""
 
 from torch.optim.optimizer import ParamsT
 
@@ -10,9 +10,10 @@ __all__ = ["MultiplicativeAdam", "MultiplicativeUpdate", "ProjectedAdam"]
 class MultiplicativeUpdate(RuleOptimizer):
     r"""The paper's multiplicative update, W <- W ∘ (∇-/∇+)^η, for weights that must stay non-negative.
 
-    ∇± = (\|g\| ± g)/2 + ε for the gradient g = dE/dW. Every weight is multiplied by about (ε/\|g\|)^(±η): the size of
-    the gradient enters through its logarithm only. Weights stay positive and finite whatever the gradients are
-    (they are kept in [tiny, max] of their type); a weight that is exactly 0 stays 0 and never learns.
+    ∇± = (\|g\| ± g)/2 + ε for the gradient g = dE/dW. Every weight is multiplied by about (ε/\|g\|)^(±η):
+    the size of the gradient enters through its logarithm only. Weights stay positive and finite whatever
+    the gradients are (they are kept in [tiny, max] of their type); a weight that is exactly 0 stays 0 and
+    never learns.
 
     Args:
         params: parameters, or ``(name, parameter)`` pairs (messages then use the names), or group dicts.
@@ -40,15 +41,15 @@ class MultiplicativeUpdate(RuleOptimizer):
 
 
 class MultiplicativeAdam(RuleOptimizer):
-    r"""Adam on the logarithm of the weights, W <- W ∘ exp(-α m / (√v + eps)), optionally with the paper's rule in it.
+    r"""Adam on the logarithm of the weights, W <- W ∘ exp(-α m / (√v + eps)), and the paper's rule if wanted.
 
     m and v are Adam's bias-corrected moments of W ∘ g. With ``mix`` > 0 the paper's term joins the exponent,
 
         W <- W ∘ exp(-α [ m / (√v + eps) + mix · sign(g) · log1p(\|g\| / mix_eps) ]),
 
-    so η = α · mix and a scheduler lowers both. Adam alone is fast where gradients are dense and stalls where units
-    rarely win; the paper's rule keeps those learning. ``lr=0.05, mix=0.04`` (η = 0.002) is a good start.
-    Positivity, finiteness and zeros: as in :class:`MultiplicativeUpdate`.
+    so η = α · mix and a scheduler lowers both. Adam alone is fast where gradients are dense and stalls
+    where units rarely win; the paper's rule keeps those learning. ``lr=0.05, mix=0.04`` (η = 0.002) is a
+    good start. Positivity, finiteness and zeros: as in :class:`MultiplicativeUpdate`.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([1.0]))

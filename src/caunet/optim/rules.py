@@ -1,4 +1,4 @@
-"""The learning rules by name: their options, what state they keep, and one checked step on a list of parameters."""
+"""The learning rules by name: their options, what they keep, and one step on a list of parameters."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -25,13 +25,13 @@ def split_parameters(
 ) -> tuple[list[nn.Parameter], list[nn.Parameter]] | tuple[NamedParameters, NamedParameters]:
     """Return ``(nonnegative, free)``: the parameters that must stay non-negative, and all others.
 
-    Every submodule with a method ``nonnegative_parameters()`` is asked; no model or layer class need be known.
-    Each parameter appears once, in the order of ``model.named_parameters()``, shared ones too.
+    Every submodule with a method ``nonnegative_parameters()`` is asked; no model or layer class need be
+    known. Each parameter appears once, in the order of ``model.named_parameters()``, shared ones too.
 
     Args:
         model: any module.
-        named: return ``(name, parameter)`` pairs instead, which torch's optimizers take too and which make the
-            messages of this package's optimizers tell the parameter by its name.
+        named: return ``(name, parameter)`` pairs instead. Optimizers take them too, and those of this
+            package then call a parameter by its name in messages.
 
     >>> class Scale(nn.Module):
     ...     def __init__(self):

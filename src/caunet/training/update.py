@@ -1,14 +1,14 @@
-"""One training update, fast: forward pass, gradients and optimizer step, compiled into one graph where possible.
+"""One training update, fast: forward pass, gradients and optimizer step, compiled into one graph.
 
-Called eagerly, an update of a small network is a few hundred short operations, and much of its time goes into
-starting them and into carrying intermediate results to memory and back. :class:`Update` traces all of it, the
-optimizer's own kernels included, into a single function for ``torch.compile``. Nothing is kept in the compiled
-function: weights live in the model, moments in the optimizer, learning rates in its parameter groups.
+Called eagerly, an update of a small network is a few hundred short operations, and much of its time goes
+into starting them and into carrying intermediate results to memory and back. :class:`Update` traces all of
+it, the optimizer's own kernels included, into a single function for ``torch.compile``. Nothing is kept in
+the compiled function: weights live in the model, moments in the optimizer, learning rates in its groups.
 """
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -17,6 +17,7 @@ from torch.func import functional_call, grad_and_value
 from torch.nn.functional import mse_loss
 
 from caunet.optim.base import RuleOptimizer
+from caunet.optim.kernels import compute_dtype
 from caunet.optim.rules import MOMENTS, RULES, corrections
 
 __all__ = ["Loss", "Update", "can_compile"]
@@ -25,7 +26,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def can_compile(device: torch.device | str = "cpu") -> bool:
-    """Whether ``torch.compile`` has what it needs: a C++ compiler for the CPU (``$CXX`` or a usual name)."""
+    """Whether ``torch.compile`` has what it needs: for the CPU a C++ compiler (``$CXX`` or a usual name)."""
     if torch.device(device).type != "cpu":
         from torch.utils._triton import has_triton
 
@@ -38,11 +39,12 @@ class Update:
     """``update(x, y, z)`` does one training step of ``model`` and returns its loss.
 
     Args:
-        model: ``model(x, y)`` gives the estimate of ``z``.
+        model: ``model(x, y)`` gives the estimate of ``z``. Change its weights as you like, but not what it
+            computes (its attributes, its submodules): the compiled function would not notice.
         optimizer: any of :mod:`caunet.optim`; its groups hold the parameters of ``model`` that learn.
         loss: ``"mse"``, or a function ``(estimate, z) -> 0-d tensor``.
-        compile: True, False, or ``"auto"``: compile when a C++ compiler is there. Both ways agree to rounding, and
-            each gives the same bits for the same weights, state and batch.
+        compile: True, False, or ``"auto"``: compile when a C++ compiler is there. Both ways agree to
+            rounding, and each gives the same bits for the same weights, state and batch.
 
     >>> from caunet.optim import HybridOptimizer
     >>> class Difference(nn.Module):
@@ -71,27 +73,10 @@ class Update:
         if compile not in (True, False, "auto"):
             raise ValueError(f"compile must be True, False or 'auto', got {compile!r}")
         self.model, self.optimizer = model, optimizer
-        self.loss: Loss = mse_loss if loss == "mse" else loss
-        owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        named = {id(p): name for name, p in model.named_parameters() if p.requires_grad and id(p) in owned}
-        # (name, group number) for every parameter, in the optimizer's order.
-        self._slots = [
-            (named[id(p)], p, g)
-            for g, group in enumerate(optimizer.param_groups)
-            for p in group["params"]
-            if id(p) in named
-        ]
-        # What the compiled step reads of the groups. Not the groups themselves: the compiler would take their
-        # learning rates for constants and compile again at each change.
-        self._settings = [
-            (group["rule"], {key: group[key] for key in RULES[group["rule"]].defaults if key != "lr"})
-            for group in optimizer.param_groups
-        ]
-        device = self._slots[0][1].device
-        self.compiled = can_compile(device) if compile == "auto" else bool(compile)
-        if self.compiled:
-            self._fused = torch.compile(self._step, fullgraph=True, dynamic=False)
-            self._compiled_gradients = torch.compile(self._gradients, fullgraph=True, dynamic=False)
+        self.loss: Loss = mse_loss if isinstance(loss, str) else loss
+        self._slots = _slots(model, optimizer)
+        self.compiled = can_compile(self._slots[0][1].device) if compile == "auto" else bool(compile)
+        self._cache: dict[Hashable, Callable[..., Any]] = {}
 
     def __call__(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         """One update on a batch; returns the loss before it, a detached 0-d tensor.
@@ -100,88 +85,154 @@ class Update:
             FloatingPointError: a gradient is not finite; no weight was changed.
         """
         if not self.compiled:
-            loss = self.gradients(x, y, z)
-            self.apply()
-            return loss
+            return self._eager(x, y, z)
         params, moments, scalars = self._inputs()
+        step = self._compile(_make_step, x, y, z)
         with torch.no_grad():
-            loss, finite = self._fused(params, moments, scalars, x, y, z)
-        if not finite:
-            self._explain(x, y, z)
-        for _, param, g in self._slots:
-            group = self.optimizer.param_groups[g]
-            if RULES[group["rule"]].moments:
-                self.optimizer.state[param]["step"] += 1
-        return loss
+            loss, finite = step(params, moments, scalars, x, y, z)
+        if not finite:  # and so nothing was written; the eager way names the gradient
+            return self._eager(x, y, z)
+        self._count()
+        return loss  # type: ignore[no-any-return]
 
     def gradients(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         """Set ``.grad`` of every parameter for a batch and return the loss; nothing is updated."""
-        if self.compiled:
-            params = [p for _, p, _ in self._slots]
-            with torch.no_grad():
-                grads, loss = self._compiled_gradients(params, x, y, z)
-            for param, grad in zip(params, grads, strict=True):
-                param.grad = grad
-            return loss
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.model(x, y), z)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        if not self.compiled:
+            return self._eager_gradients(x, y, z)
+        params = [p for _, p, _ in self._slots]
+        with torch.no_grad():
+            grads, loss = self._compile(_make_gradients, x, y, z)(params, x, y, z)
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad
+        return loss  # type: ignore[no-any-return]
 
     def apply(self) -> None:
         """Let the optimizer step with the gradients that are there."""
         self.optimizer.step()
 
+    def _eager(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        loss = self._eager_gradients(x, y, z)
+        self.apply()
+        return loss
+
+    def _eager_gradients(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.enable_grad():
+            loss = self.loss(self.model(x, y), z)
+            loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
     def _inputs(self) -> tuple[list[Tensor], list[list[Tensor]], Tensor]:
         """What the compiled step reads and writes, gathered anew so that a loaded state is seen."""
-        params, moments = [], []
-        numbers: list[list[float]] = [[float(g["lr"]), 1.0, 1.0] for g in self.optimizer.param_groups]
+        params, moments, numbers = [], [], []
         for _, param, g in self._slots:
             group = self.optimizer.param_groups[g]
             state = self.optimizer.moments_of(param, group)
             params.append(param)
             moments.append([state[key] for key in MOMENTS] if state else [])
+            bias = corrections(state["step"] + 1, group["betas"]) if state else (1.0, 1.0)
+            numbers.append((float(group["lr"]), *bias))
+        like = params[0]
+        scalars = torch.tensor(numbers, device=like.device, dtype=compute_dtype(like.dtype))
+        return params, moments, scalars
+
+    def _count(self) -> None:
+        for _, param, _ in self._slots:
+            state = self.optimizer.state.get(param)
             if state:
-                numbers[g][1:] = corrections(state["step"] + 1, group["betas"])
-        return params, moments, torch.tensor(numbers, device=params[0].device)
+                state["step"] += 1
 
-    def _gradients(self, params: Sequence[Tensor], x: Tensor, y: Tensor, z: Tensor) -> tuple[list[Tensor], Tensor]:
-        names = [name for name, _, _ in self._slots]
+    def _compile(self, make: Callable[..., Any], x: Tensor, y: Tensor, z: Tensor) -> Callable[..., Any]:
+        """The compiled function for these shapes and options, made at the first call."""
+        plan = tuple(_options(group) for group in self.optimizer.param_groups)
+        batch = tuple((t.shape, t.dtype, t.device) for t in (x, y, z))
+        key = (make, plan, batch, self.model.training)
+        if key not in self._cache:
+            names = [name for name, _, _ in self._slots]
+            function = make(_make_objective(self.model, self.loss, names), self._groups(plan))
+            self._cache[key] = torch.compile(function, fullgraph=True, dynamic=False, options=_INDUCTOR)
+        return self._cache[key]
 
-        def objective(values: list[Tensor]) -> Tensor:
-            weights = dict(zip(names, values, strict=True))
-            return self.loss(functional_call(self.model, weights, (x, y)), z)
+    def _groups(self, plan: Sequence["_Options"]) -> list["_Options"]:
+        return [plan[g] for _, _, g in self._slots]
 
-        grads, loss = grad_and_value(objective)(list(params))
-        return grads, loss
 
-    def _step(
-        self, params: list[Tensor], moments: list[list[Tensor]], scalars: Tensor, x: Tensor, y: Tensor, z: Tensor
+# A rule's name and its options other than the learning rate, which is an input of the compiled function.
+_Options = tuple[str, tuple[tuple[str, Any], ...]]
+
+_INDUCTOR: dict[str, str | int | bool | Callable[..., Any]] = {
+    # Everything the guards would look at is in the key of Update's own cache or stated in its docstring;
+    # walking through all modules and tensors again at each step costs as much as a matrix product.
+    "guard_filter_fn": torch.compiler.skip_all_guards_unsafe,
+    # Sums of a matrix product and a cheap term are not to become addmm, which first copies that term.
+    "pattern_matcher": False,
+}
+
+
+def _slots(model: nn.Module, optimizer: RuleOptimizer) -> list[tuple[str, Tensor, int]]:
+    """(name, parameter, group number) of every parameter that learns, in the optimizer's order."""
+    named = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
+    slots = [
+        (named[id(p)], p, g)
+        for g, group in enumerate(optimizer.param_groups)
+        for p in group["params"]
+        if id(p) in named
+    ]
+    if not slots:
+        raise ValueError("optimizer must hold parameters of model that require gradients, and has none")
+    return slots
+
+
+def _options(group: dict[str, Any]) -> _Options:
+    keys = [key for key in RULES[group["rule"]].defaults if key != "lr"]
+    return group["rule"], tuple((key, _frozen(group[key])) for key in keys)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _make_objective(model: nn.Module, loss: Loss, names: list[str]) -> Callable[..., Tensor]:
+    def objective(values: list[Tensor], x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return loss(functional_call(model, dict(zip(names, values, strict=True)), (x, y)), z)
+
+    return objective
+
+
+def _make_gradients(objective: Callable[..., Tensor], _: list[_Options]) -> Callable[..., Any]:
+    def gradients(params: list[Tensor], x: Tensor, y: Tensor, z: Tensor) -> tuple[list[Tensor], Tensor]:
+        return grad_and_value(objective)(params, x, y, z)
+
+    return gradients
+
+
+def _make_step(objective: Callable[..., Tensor], groups: list[_Options]) -> Callable[..., Any]:
+    def step(
+        params: list[Tensor],
+        moments: list[list[Tensor]],
+        scalars: Tensor,
+        x: Tensor,
+        y: Tensor,
+        z: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """The whole update on explicit inputs, in place; traced by torch.compile."""
-        grads, loss = self._gradients(params, x, y, z)
-        # 0 * g is 0 for finite g only, and unlike a sum of g it cannot overflow.
-        finite = torch.stack([(grad * 0).sum() for grad in grads]).sum() == 0
-        for (_, _, g), param, grad, held in zip(self._slots, params, grads, moments, strict=True):
-            before = [t.clone() for t in (param, *held)]
-            _apply(*self._settings[g], param, grad, held, scalars[g])
+        grads, loss = grad_and_value(objective)(params, x, y, z)
+        # A finite sum has finite terms. The converse fails where the sum overflows: Update then looks closer.
+        finite = torch.stack([grad.sum() for grad in grads]).sum().isfinite()
+        for options, numbers, grad, param, held in zip(
+            groups, scalars.unbind(), grads, params, moments, strict=True
+        ):
+            before = [tensor.clone() for tensor in (param, *held)]
+            _apply(options, param, grad, held, numbers)
             for tensor, old in zip((param, *held), before, strict=True):
                 tensor.copy_(torch.where(finite, tensor, old))
         return loss, finite
 
-    def _explain(self, x: Tensor, y: Tensor, z: Tensor) -> None:
-        """The compiled step found a gradient that is not finite and wrote nothing: find out which, and raise."""
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.enable_grad():
-            self.loss(self.model(x, y), z).backward()  # type: ignore[no-untyped-call]
-        self.optimizer.check_gradients()
-        raise FloatingPointError("a gradient is not finite; no weight was changed by this step")
+    return step
 
 
-def _apply(
-    name: str, settings: dict[str, Any], param: Tensor, grad: Tensor, moments: list[Tensor], scalars: Tensor
-) -> None:
-    rule, options = RULES[name], dict(settings)
+def _apply(group: _Options, param: Tensor, grad: Tensor, moments: list[Tensor], numbers: Tensor) -> None:
+    """The group's rule on one parameter, with (learning rate, two bias corrections) from a tensor."""
+    rule, options = RULES[group[0]], dict(group[1])
     if rule.moments:
-        options["corrections"] = (scalars[1], scalars[2])
-    rule.kernel(param, grad, *moments, lr=scalars[0], **options)
+        options["corrections"] = (numbers[1], numbers[2])
+    rule.kernel(param, grad, *moments, lr=numbers[0], **options)
