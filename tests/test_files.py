@@ -13,11 +13,16 @@ from caunet.files import atomic_write, cache_dir, write_json, write_text
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"z": 1})
-    with pytest.raises(RuntimeError, match="halfway"), atomic_write(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError("halfway")
+
+    def fail() -> None:
+        with atomic_write(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError, match="halfway"):
+        fail()
     assert path.read_text() == '{\n  "z": 1\n}\n'
-    assert os.listdir(tmp_path) == ["a.json"]
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,13 +36,13 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="No space"):
         write_text(path, "new")
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a.txt"]
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
 def test_json_refuses_what_json_cannot_say(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "a.json", {"loss": float("nan")})
-    assert os.listdir(tmp_path) == []
+    assert [p.name for p in tmp_path.iterdir()] == []
 
 
 def test_files_get_ordinary_permissions(tmp_path: Path) -> None:

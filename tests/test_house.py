@@ -42,7 +42,11 @@ def _imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative imports hide where an arrow points"
             # `from caunet import x` may name a module
-            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "caunet" else [node.module]
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module == "caunet"
+                else [node.module]
+            )
         else:
             continue
         rooms |= {name.split(".")[1] for name in names if name.startswith("caunet.")}
@@ -61,7 +65,9 @@ def test_imports_point_one_way(path: Path) -> None:
         assert found == set(), f"{path.name} is part of the foundation and knows nothing above it"
     elif room != "cli":  # the command line may know anything
         assert room in ALLOWED, f"say in ALLOWED what {room} may know"
-        assert found <= ALLOWED[room], f"{path.relative_to(SOURCE)} may not know {sorted(found - ALLOWED[room])}"
+        assert found <= ALLOWED[room], (
+            f"{path.relative_to(SOURCE)} may not know {sorted(found - ALLOWED[room])}"
+        )
 
 
 def test_nothing_imports_the_command_line() -> None:
@@ -116,14 +122,19 @@ def _run(code: str) -> str:
 
 
 def test_import_loads_nothing_optional() -> None:
-    heavy = "matplotlib skimage scipy PIL rich tyro jinja2 cv2 kornia tensorboard safetensors caunet.training caunet.data".split()
-    code = f"import sys, torch; before = set(sys.modules); import caunet; print([m for m in {heavy} if m in set(sys.modules) - before])"
-    assert _run(code).strip() == "[]"
+    heavy = "matplotlib skimage scipy PIL rich tyro jinja2 cv2 kornia tensorboard safetensors".split()
+    new = _run(
+        "import sys, torch; old = set(sys.modules); import caunet; print(*set(sys.modules) - old)"
+    ).split()
+    assert "caunet" in new
+    assert set(new).isdisjoint([*heavy, "caunet.training", "caunet.data"])
 
 
 def test_import_is_a_few_modules() -> None:
     # A proxy for its cost that does not depend on how busy the machine is.
-    code = "import sys, torch; before = set(sys.modules); import caunet; print(len(set(sys.modules) - before))"
+    code = (
+        "import sys, torch; before = set(sys.modules); import caunet; print(len(set(sys.modules) - before))"
+    )
     assert int(_run(code)) <= 10
 
 
@@ -135,8 +146,14 @@ def test_version_is_stated_once() -> None:
 
 
 def test_constraints_pin_every_dependency() -> None:
-    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    pinned = {
+        line.split("==")[0].lower()
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [name for group in project["optional-dependencies"].values() for name in group]
-    wanted = {name.split(">=")[0].split("[")[0].lower() for name in [*project["dependencies"], *extras]} - {"caunet"}
+    wanted = {name.split(">=")[0].split("[")[0].lower() for name in [*project["dependencies"], *extras]} - {
+        "caunet"
+    }
     assert wanted <= pinned, f"constraints.txt does not pin {sorted(wanted - pinned)}"

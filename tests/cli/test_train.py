@@ -13,7 +13,8 @@ from PIL import Image
 from caunet.cli import main
 from caunet.training.loop import Update
 
-SMALL = "--model-options {\"units\":8} --updates 30 --batch 10 --log-every 10 --test-every 30 --compile never".split()
+SMALL = ["--model-options", '{"units": 8}', "--compile", "never"]
+SMALL += "--updates 30 --batch 10 --log-every 10 --test-every 30".split()
 
 
 @pytest.fixture(scope="module")

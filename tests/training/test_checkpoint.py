@@ -16,12 +16,20 @@ from caunet.training.checkpoint import Checkpoint
 def _state(step: int = 3) -> Checkpoint:
     generator = torch.Generator().manual_seed(step)
     weight = torch.rand(4, 3, generator=generator)
-    group = {"params": [0], "lr": torch.tensor(0.0042875), "betas": [0.9, 0.999], "rule": "adam", "name": None}
+    group = {
+        "params": [0],
+        "lr": torch.tensor(0.0042875),
+        "betas": [0.9, 0.999],
+        "rule": "adam",
+        "name": None,
+    }
     optimizer: dict[str, Any] = {
         "state": {0: {"mean": weight.t(), "step": 7}, 1: {}},
         "param_groups": [group],
     }
-    return Checkpoint(step, {"u": weight, "u_again": weight}, optimizer, {"task": "rotation"}, {"window": [0.1, 3.0]})
+    return Checkpoint(
+        step, {"u": weight, "u_again": weight}, optimizer, {"task": "rotation"}, {"window": [0.1, 3.0]}
+    )
 
 
 def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path) -> None:

@@ -68,7 +68,18 @@ def test_a_run_leaves_its_settings_metrics_weights_and_result(tmp_path: Path) ->
     result = run(tmp_path / "run")
     stored = json.loads((tmp_path / "run" / "result.json").read_text())
     assert stored == result.result
-    fields = "protocol task model seed updates parameter_error transformation_error corner_error seconds commit".split()
+    fields = [
+        "protocol",
+        "task",
+        "model",
+        "seed",
+        "updates",
+        "parameter_error",
+        "transformation_error",
+        "corner_error",
+        "seconds",
+        "commit",
+    ]
     assert set(fields) <= set(stored)
     assert stored["count"] == 100
     assert TrainConfig.from_json(json.loads((tmp_path / "run" / "config.json").read_text())) == config()
@@ -142,7 +153,9 @@ def test_a_damaged_checkpoint_is_left_only_on_request(tmp_path: Path) -> None:
     run(tmp_path / "run")
     newest, previous = checkpoint.find(tmp_path / "run" / "checkpoints")
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match=rf"{newest.name} is not a whole.*{previous.name}.*--resume-previous"):
+    with pytest.raises(
+        CheckpointError, match=rf"{newest.name} is not a whole.*{previous.name}.*--resume-previous"
+    ):
         run(tmp_path / "run", True)
     whole = _digest(tmp_path / "run")
     assert run(tmp_path / "run", "previous").finished
@@ -177,7 +190,9 @@ def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:
         run(tmp_path / "run", **settings)
 
 
-def test_a_full_disk_ends_the_run_with_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_the_run_with_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save, count = checkpoint.save_file, 0
 
     def full(*arguments: Any, **options: Any) -> None:
@@ -188,7 +203,9 @@ def test_a_full_disk_ends_the_run_with_its_checkpoint(tmp_path: Path, monkeypatc
         save(*arguments, **options)
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(TrainingError, match=r"cannot save .*No space left.*last good checkpoint is .*step-000000020"):
+    with pytest.raises(
+        TrainingError, match=r"cannot save .*No space left.*last good checkpoint is .*step-000000020"
+    ):
         run(tmp_path / "run")
     monkeypatch.undo()
     run(tmp_path / "whole")
@@ -204,12 +221,21 @@ def test_a_directory_that_cannot_be_written_is_a_message(tmp_path: Path) -> None
 
 def test_rules_reach_the_weights() -> None:
     model = create_model("can", "rotation", units=4)
-    rules = {"auto": "multiplicative", "projection": "projection", "multiplicative-adam": "multiplicative-adam"}
+    rules = {
+        "auto": "multiplicative",
+        "projection": "projection",
+        "multiplicative-adam": "multiplicative-adam",
+    }
     for rule, expected in rules.items():
         groups = make_optimizer(model, config(rule=rule)).param_groups
         assert [group["rule"] for group in groups] == [expected, "adam"]
-    groups = make_optimizer(model, config(adam_reset=True, rate=0.1, rate_multiplicative=0.2, epsilon=1e-9)).param_groups
-    assert [(group["rule"], group["lr"]) for group in groups] == [("multiplicative", 0.2), ("adam-reset", 0.1)]
+    groups = make_optimizer(
+        model, config(adam_reset=True, rate=0.1, rate_multiplicative=0.2, epsilon=1e-9)
+    ).param_groups
+    assert [(group["rule"], group["lr"]) for group in groups] == [
+        ("multiplicative", 0.2),
+        ("adam-reset", 0.1),
+    ]
     assert groups[0]["eps"] == 1e-9
     free = make_optimizer(create_model("ctn", "rotation"), config()).param_groups
     assert [group["rule"] for group in free] == ["adam"]

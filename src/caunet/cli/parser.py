@@ -1,9 +1,11 @@
 """The tree of subcommands, read from the dataclasses that define them."""
 
+import functools
 import json
+import operator
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Protocol, Union
+from typing import Annotated, Any, Protocol
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -47,19 +49,24 @@ def parse(arguments: Sequence[str]) -> Command:
 def _tree(arguments: Sequence[str]) -> Any:
     """The union of the subcommands; a profile named in ``arguments`` decides the defaults that help shows."""
     groups: list[Any] = [
-        Annotated[_union(data.COMMANDS), tyro.conf.subcommand("data", description="Images and pairs: fetch, look, count.")],
         Annotated[
-            train.Train, tyro.conf.subcommand("train", default=train.Train.for_profile(_named(arguments, "--profile")))
+            _union(data.COMMANDS),
+            tyro.conf.subcommand("data", description="Images and pairs: fetch, look, count."),
+        ],
+        Annotated[
+            train.Train,
+            tyro.conf.subcommand("train", default=train.Train.for_profile(_named(arguments, "--profile"))),
         ],
         Annotated[evaluate.Evaluate, tyro.conf.subcommand("evaluate")],
         Annotated[reproduce.Reproduce, tyro.conf.subcommand("reproduce")],
         Annotated[models.Models, tyro.conf.subcommand("models")],
     ]
-    return Union[tuple(groups)]
+    return functools.reduce(operator.or_, groups)
 
 
 def _union(commands: Mapping[str, type]) -> Any:
-    return Union[tuple(Annotated[kind, tyro.conf.subcommand(name)] for name, kind in commands.items())]
+    named = [Annotated[kind, tyro.conf.subcommand(name)] for name, kind in commands.items()]
+    return functools.reduce(operator.or_, named)
 
 
 def _named(arguments: Sequence[str], option: str) -> str | None:

@@ -70,7 +70,10 @@ class Train:
         if not result.leads:
             return 0
         if result.result is None:
-            print(f"Interrupted after {result.step} updates; saved. To go on:\n  {self._again(out)}", file=sys.stderr)
+            print(
+                f"Interrupted after {result.step} updates; saved. To go on:\n  {self._again(out)}",
+                file=sys.stderr,
+            )
             return 130
         print(summary(result.result, out, write_curves(out)))
         return 0

@@ -112,7 +112,8 @@ def _plain(value: Tensor) -> Tensor:
 def _jsonable(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     # Learning rates may live in 0-d tensors (so that a compiled step does not recompile); JSON wants numbers.
     return [
-        {key: value.item() if isinstance(value, Tensor) else value for key, value in group.items()} for group in groups
+        {key: value.item() if isinstance(value, Tensor) else value for key, value in group.items()}
+        for group in groups
     ]
 
 
@@ -130,7 +131,9 @@ def _split_state(state: Mapping[Any, Any]) -> tuple[dict[str, Tensor], dict[str,
 
 
 def _join_state(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> dict[str, Any]:
-    state: dict[int, dict[str, Any]] = {int(index): dict(entries) for index, entries in meta["scalars"].items()}
+    state: dict[int, dict[str, Any]] = {
+        int(index): dict(entries) for index, entries in meta["scalars"].items()
+    }
     for key, value in tensors.items():
         if key.startswith("optimizer."):
             _, index, name = key.split(".", 2)

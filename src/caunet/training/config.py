@@ -115,7 +115,9 @@ class TrainConfig:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} takes a whole number of at least 1, got {value!r}")
         if not isinstance(self.checkpoint_every, int) or self.checkpoint_every < 0:
-            raise ValueError(f"checkpoint_every takes a whole number of at least 0, got {self.checkpoint_every!r}")
+            raise ValueError(
+                f"checkpoint_every takes a whole number of at least 0, got {self.checkpoint_every!r}"
+            )
         for name in _RATES:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 < value < float("inf"):
@@ -146,5 +148,11 @@ class TrainConfig:
 # a quick run goes through the same 120 decays.
 PROFILES: dict[str, dict[str, Any]] = {
     "paper": {},
-    "quick": {"updates": 12_000, "decay_every": 100, "test_every": 1_000, "checkpoint_every": 4_000, "test_pairs": 5_000},
+    "quick": {
+        "updates": 12_000,
+        "decay_every": 100,
+        "test_every": 1_000,
+        "checkpoint_every": 4_000,
+        "test_pairs": 5_000,
+    },
 }

@@ -64,10 +64,18 @@ def load_sources(config: TrainConfig) -> tuple[PairSource, PairSource]:
     train_images = load_images(config.data, split=config.split, **options)
     test_images = load_images(config.data, split=config.test_split, **options)
     training = PairSource(
-        train_images, config.task, config.protocol, pairs=config.pairs, seed=config.seed, device=config.device, **shared
+        train_images,
+        config.task,
+        config.protocol,
+        pairs=config.pairs,
+        seed=config.seed,
+        device=config.device,
+        **shared,
     )
     # Test pairs do not depend on the run's seed: every network and every seed is measured on the same ones.
-    testing = PairSource(test_images, config.task, config.protocol, pairs="fixed", seed=0, device=config.device, **shared)
+    testing = PairSource(
+        test_images, config.task, config.protocol, pairs="fixed", seed=0, device=config.device, **shared
+    )
     return training, testing
 
 
@@ -201,7 +209,9 @@ class _Loop:
         if math.isnan(self.first_loss):
             self.first_loss = mean
         if mean > _DIVERGED * self.first_loss:
-            raise TrainingError(self._stopped(f"the loss has diverged, from {self.first_loss:.4g} to {mean:.4g}"))
+            raise TrainingError(
+                self._stopped(f"the loss has diverged, from {self.first_loss:.4g} to {mean:.4g}")
+            )
         seconds = self.seconds + time.perf_counter() - started
         rates = [group["lr"] for group in self.optimizer.param_groups]
         self.run.record(step=self.step, loss=mean, rates=rates, seconds=round(seconds, 3))
@@ -265,7 +275,11 @@ class _Loop:
             yield bar
 
     def _stopped(self, reason: str) -> str:
-        kept = f"the last good checkpoint is {self.last_saved}" if self.last_saved else "there is no checkpoint yet"
+        kept = (
+            f"the last good checkpoint is {self.last_saved}"
+            if self.last_saved
+            else "there is no checkpoint yet"
+        )
         return f"training stopped at update {self.step + 1}: {reason}; {kept}"
 
 

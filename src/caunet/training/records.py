@@ -61,7 +61,9 @@ class Run:
         found = checkpoint.find(self.checkpoints)
         if not resume:
             if found or (self.folder / "result.json").exists():
-                raise TrainingError(f"{self.folder} already has a run in it: add --resume, or choose another --out")
+                raise TrainingError(
+                    f"{self.folder} already has a run in it: add --resume, or choose another --out"
+                )
             return None
         if not found and resume == "auto":
             return None
@@ -72,22 +74,29 @@ class Run:
         try:
             state = checkpoint.load(found[index])
         except CheckpointError as error:
-            earlier = f"; to use {found[index + 1].name} instead, add --resume-previous" if len(found) > index + 1 else ""
+            earlier = (
+                f"; to use {found[index + 1].name} instead, add --resume-previous"
+                if len(found) > index + 1
+                else ""
+            )
             raise CheckpointError(f"{error}{earlier}") from error
         self._same(config, state, found[index])
         return found[index], state
 
     @staticmethod
     def _same(config: TrainConfig, state: Checkpoint, path: Path) -> None:
-        wanted = config.to_json()
-        different = [name for name in wanted if name not in _FREE and wanted[name] != state.config.get(name)]
-        if different:
-            name = different[0]
-            raise CheckpointError(
-                f"{path} belongs to another run: its {name} is {state.config.get(name)!r}, asked for is {wanted[name]!r}"
-            )
+        # A setting that a checkpoint does not know yet had its default when the checkpoint was made.
+        wanted, stored = config.to_json(), TrainConfig().to_json() | state.config
+        for name in wanted:
+            if name not in _FREE and wanted[name] != stored[name]:
+                was, asked = repr(stored[name]), repr(wanted[name])
+                raise CheckpointError(
+                    f"{path} belongs to another run: its {name} is {was}, asked for is {asked}"
+                )
         if state.step > config.updates:
-            raise CheckpointError(f"{path} has made {state.step} updates already, asked for are {config.updates}")
+            raise CheckpointError(
+                f"{path} has made {state.step} updates already, asked for are {config.updates}"
+            )
 
     def _cut_metrics(self, step: int) -> None:
         path = self.folder / "metrics.jsonl"
@@ -120,7 +129,9 @@ class Run:
     ) -> dict[str, Any]:
         """Write the trained weights and result.json. The checkpoints stay: more updates can follow."""
         settings = config.to_json()
-        result = {name: settings[name] for name in ("protocol", "task", "model", "seed", "updates", "data", "pairs")}
+        result = {
+            name: settings[name] for name in ("protocol", "task", "model", "seed", "updates", "data", "pairs")
+        }
         result |= flat_errors(errors)
         result |= {"seconds": round(seconds, 1), "commit": commit(), "parameters": model.parameter_count()}
         result |= {"config": settings, "environment": _environment()}
@@ -172,7 +183,9 @@ def _scalars(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     if "loss" in line:
         yield "train/loss", line["loss"]
         yield from ((f"rate/{number}", rate) for number, rate in enumerate(line["rates"]))
-    yield from ((f"test/{name}", value) for name, value in line.get("test", {}).items() if isinstance(value, float))
+    yield from (
+        (f"test/{name}", value) for name, value in line.get("test", {}).items() if isinstance(value, float)
+    )
 
 
 def _environment() -> dict[str, Any]:

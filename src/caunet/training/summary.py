@@ -14,9 +14,10 @@ def summary(result: Mapping[str, Any], run_dir: Path, figure: Path) -> str:
     """A finished run in a few lines."""
     corner = result["corner_error"]
     rate = result["updates"] / max(result["seconds"], 1e-9)
+    how = f"{result['protocol']} protocol, {result['data']}, seed {result['seed']}"
     return "\n".join(
         [
-            f"{result['model']} on {result['task']} ({result['protocol']} protocol, {result['data']}, seed {result['seed']})",
+            f"{result['model']} on {result['task']} ({how})",
             f"  parameter error       {result['parameter_error']:.4g}",
             f"  transformation error  {result['transformation_error']:.4g}",
             f"  corner error          {corner:.3g} px (mean over {result['count']:,} test pairs)",
@@ -41,7 +42,9 @@ def write_curves(run_dir: Path) -> Path:
     if trained:
         axes.plot(*zip(*trained, strict=True), color="0.65", linewidth=1, label="training loss")
     if tested:
-        axes.plot(*zip(*tested, strict=True), color="C0", marker="o", markersize=3, label="test parameter error")
+        axes.plot(
+            *zip(*tested, strict=True), color="C0", marker="o", markersize=3, label="test parameter error"
+        )
     axes.set(yscale="log", xlabel="updates", ylabel="mean squared error of z", title=run_dir.name)
     axes.grid(alpha=0.3, which="both")
     axes.legend(frameon=False)
