@@ -122,7 +122,19 @@ def _run(code: str) -> str:
 
 
 def test_import_loads_nothing_optional() -> None:
-    heavy = "matplotlib skimage scipy PIL rich tyro jinja2 cv2 kornia tensorboard safetensors".split()
+    heavy = [
+        "matplotlib",
+        "skimage",
+        "scipy",
+        "PIL",
+        "rich",
+        "tyro",
+        "jinja2",
+        "cv2",
+        "kornia",
+        "tensorboard",
+        "safetensors",
+    ]
     new = _run(
         "import sys, torch; old = set(sys.modules); import caunet; print(*set(sys.modules) - old)"
     ).split()
