@@ -119,27 +119,16 @@ class Stats(Pairing):
 
 
 def _table(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    heads = (
-        "protocol",
-        "z mean",
-        "z variance",
-        "x mean",
-        "x var",
-        "y mean",
-        "y var",
-        "out-of-image",
-        "featureless",
-    )
-    table = Table("task", *heads, title=f"{rows[0]['pairs']:,} pairs each" if rows else None)
+    # Plain text, so that it can be piped and stays whole in a narrow terminal.
+    heads = "".join(f"{head:>8}" for head in ("x mean", "x var", "y mean", "y var"))
+    print(f"{'task':<12}{'protocol':<9}{heads}{'outside':>9}  featureless x, y")
     for row in rows:
-        moments = [f"{row['pixels'][p][m]:.3f}" for p in "xy" for m in ("mean", "variance")]
-        z = [" ".join(f"{v:.3g}" for v in row["z"][m]) for m in ("mean", "variance")]
-        flat = f"{row['featureless']['x']:.2%} / {row['featureless']['y']:.2%}"
-        table.add_row(row["task"], row["protocol"], *z, *moments, f"{row['out_of_image_pixels']:.2%}", flat)
-    Console().print(table)
+        moments = "".join(f"{row['pixels'][p][m]:8.3f}" for p in "xy" for m in ("mean", "variance"))
+        flat = f"{row['featureless']['x']:8.2%}{row['featureless']['y']:8.2%}"
+        print(f"{row['task']:<12}{row['protocol']:<9}{moments}{row['out_of_image_pixels']:9.2%}{flat}")
+        for label in ("mean", "variance"):
+            got, expected = (" ".join(f"{v:.4g}" for v in row["z"][k]) for k in (label, f"expected_{label}"))
+            print(f"    z {label:<9}{got}   (expected {expected})")
 
 
 def _report(line: str) -> None:
