@@ -55,13 +55,11 @@ def test_offset_holds_when_only_caus_ignore_it() -> None:
     assert verdict_on("offset", results) == "does not hold"
 
 
-def test_offset_is_measured_on_networks(tmp_path: Path) -> None:
-    images = tmp_path / "images"
-    images.mkdir()
+def test_offset_is_measured_on_networks(tmp_path: Path, pictures: Path) -> None:
     change = {}
     for name in ("can", "bln"):
         save_weights(create_model(name, "rotation", seed=0), tmp_path / "weights.safetensors")
-        change[name] = measure_offset(tmp_path, "rotation", "text", "photos")["relation_change"]
+        change[name] = measure_offset(tmp_path, "rotation", "text", str(pictures))["relation_change"]
     assert change["can"] < 1e-4 < 1e-2 < change["bln"]
     assert torch.isfinite(torch.tensor(list(change.values()))).all()
 

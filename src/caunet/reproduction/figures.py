@@ -4,11 +4,12 @@ Figures are made with matplotlib's object interface: no window, no global state.
 one marker colour, ``INK``, which the page replaces by its own text colour: figures follow light and dark.
 """
 
-import base64
 import contextlib
+import html
 import io
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,7 @@ from caunet.files import atomic_write
 from caunet.reproduction.recipes import MODELS, TASKS
 from caunet.reproduction.tables import Result, paper
 
-__all__ = [
-    "COLOURS",
-    "INK",
-    "curves",
-    "drawing",
-    "histograms",
-    "inline_png",
-    "inline_svg",
-    "save",
-    "tasks_of",
-]
+__all__ = ["COLOURS", "INK", "Drawn", "curves", "draw", "drawing", "histograms", "new_figure", "tasks_of"]
 
 INK = "#1b2430"
 # Told apart by colour-blind readers, and readable on white and on near-black.
@@ -141,42 +132,44 @@ def histograms(results: Sequence[Result]) -> Any:
     return figure
 
 
-def save(figure: Any, folder: Path, name: str) -> None:
-    """Write ``name``.svg and ``name``.png, the latter on white."""
-    with atomic_write(folder / f"{name}.svg") as path:
-        path.write_text(_svg(figure, name))
-    with atomic_write(folder / f"{name}.png") as path:
-        figure.savefig(path, format="png", dpi=150, facecolor="white")
+@dataclass(frozen=True)
+class Drawn:
+    """A figure drawn once: for files and for a page."""
+
+    name: str
+    svg: str
+    png: bytes
+    width: float
+
+    def save(self, folder: Path) -> None:
+        """Write ``name``.svg and ``name``.png into ``folder``."""
+        with atomic_write(folder / f"{self.name}.svg") as path:
+            path.write_text(self.svg)
+        with atomic_write(folder / f"{self.name}.png") as path:
+            path.write_bytes(self.png)
+
+    def element(self, label: str) -> str:
+        """An <svg> element for a page: text in the page's colour, no address of any kind in it."""
+        text = self.svg[self.svg.index("<svg") :].replace(INK, "currentColor")
+        text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+        text = re.sub(r'(<svg[^>]*?) width="[^"]*pt" height="[^"]*pt"', r"\1", text, count=1)
+        # As wide as the page allows, but never so wide that a small figure's text shouts.
+        size = f'style="max-width: {110 * self.width:.0f}px"'
+        return text.replace(
+            "<svg", f'<svg role="img" aria-label="{html.escape(label)}" class="figure" {size}', 1
+        )
 
 
-def _svg(figure: Any, name: str) -> str:
+def draw(figure: Any, name: str) -> Drawn:
+    """Draw ``figure`` as SVG (transparent) and PNG (on white)."""
     import matplotlib
 
-    buffer = io.StringIO()
+    text, pixels = io.StringIO(), io.BytesIO()
     # Names of clip paths derive from the salt: two figures on one page must not share them.
     with matplotlib.rc_context({"svg.hashsalt": name}):
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    return buffer.getvalue()
-
-
-def inline_svg(figure: Any, name: str, label: str) -> str:
-    """The figure as an <svg> element for a page: text in the page's colour, no address of any kind in it."""
-    text = _svg(figure, name)
-    text = text[text.index("<svg") :].replace(INK, "currentColor")
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*pt" height="[^"]*pt"', r"\1", text, count=1)
-    return text.replace("<svg", f'<svg role="img" aria-label="{label}" class="figure" {_size(figure)}', 1)
-
-
-def _size(figure: Any) -> str:
-    # As wide as the page allows, but never so wide that a small figure's text shouts.
-    return f'style="max-width: {110 * figure.get_figwidth():.0f}px"'
-
-
-def inline_png(figure: Any, label: str) -> str:
-    """The figure as an <img> that carries its pixels; for figures of many pixels."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, facecolor="white")
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img class="figure paper" {_size(figure)} alt="{label}" src="data:image/png;base64,{data}">'
+        figure.savefig(text, format="svg", transparent=True, metadata=nothing)
+    # The layout is found: the second drawing need not search for it again.
+    figure.set_layout_engine("none")
+    figure.savefig(pixels, format="png", dpi=150, facecolor="white")
+    return Drawn(name, text.getvalue(), pixels.getvalue(), figure.get_figwidth())

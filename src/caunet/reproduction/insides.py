@@ -11,6 +11,8 @@ from caunet.data import PairSource
 from caunet.models import RelationNetwork
 from caunet.reproduction.figures import COLOURS, INK, new_figure
 
+_GAP = 2  # pixels between the tiles of a mosaic
+
 __all__ = ["Tuning", "associations", "filters", "preferences", "samples", "tuning_of"]
 
 
@@ -25,18 +27,19 @@ def samples(models: Mapping[str, RelationNetwork], source: PairSource, count: in
     with torch.no_grad():
         inferred = {name: source.homography(model(pairs.x, pairs.y)) for name, model in models.items()}
     truth = source.homography(pairs.z)
-    figure = new_figure(1.15 * count, 3.1)
-    axes = figure.subplots(2, count, squeeze=False)
+    figure = new_figure(9.3, 3.0)
+    axis = figure.subplots()
+    side = source.patch + _GAP
+    _show(axis, _mosaic(torch.stack([pairs.x, pairs.y])), cmap="gray", vmin=-0.5, vmax=0.5)
     for i in range(count):
-        _patch(axes[0, i], pairs.x[i])
-        _patch(axes[1, i], pairs.y[i])
-        _square(axes[0, i], torch.eye(3), source.patch, "white", "-", 1.6)
-        _square(axes[1, i], truth[i], source.patch, "white", "-", 2.4)
+        _square(axis, torch.eye(3), source.patch, (i * side, 0), "white", "-", 1.8)
+        _square(axis, truth[i], source.patch, (i * side, side), "white", "-", 2.2)
         for name, H in inferred.items():
-            _square(axes[1, i], H[i], source.patch, COLOURS[name], "--", 1.3)
-        axes[1, i].set_xlabel(_numbers(pairs.z[i]), fontsize=7)
-    axes[0, 0].set_ylabel("x")
-    axes[1, 0].set_ylabel("y")
+            _square(axis, H[i], source.patch, (i * side, side), COLOURS[name], "--", 1.4)
+        text = _numbers(pairs.z[i])
+        axis.text(i * side + source.patch / 2 - 0.5, 2 * side - 0.5, text, ha="center", va="top", fontsize=7)
+    for row, name in enumerate("xy"):
+        axis.text(-1.5, row * side + source.patch / 2 - 0.5, name, ha="right", va="center")
     lines = [_key("#b8bec6", "-", "truth"), *(_key(COLOURS[name], "--", name.upper()) for name in models)]
     figure.legend(handles=lines, loc="outside lower center", ncols=4, fontsize=8)
     return figure
@@ -48,28 +51,34 @@ def _key(colour: str, style: Any, label: str) -> Any:
     return Line2D([], [], color=colour, linestyle=style, label=label)
 
 
-def _patch(axis: Any, pixels: Tensor, **options: Any) -> None:
-    defaults = {"cmap": "gray", "vmin": -0.5, "vmax": 0.5} if not options else {}
-    axis.imshow(pixels.numpy(), interpolation="none", **(defaults | options))
-    axis.set(xticks=[], yticks=[])
-    axis.grid(False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+def _mosaic(tiles: Tensor) -> Tensor:
+    """Tiles (rows, columns, height, width) as one picture, NaN between: one image draws faster than many."""
+    rows, columns, height, width = tiles.shape
+    padded = torch.nn.functional.pad(tiles, (0, _GAP, 0, _GAP), value=float("nan"))
+    whole = padded.transpose(1, 2).reshape(rows * (height + _GAP), columns * (width + _GAP))
+    return whole[:-_GAP, :-_GAP]
 
 
-def _square(axis: Any, H: Tensor, patch: int, colour: str, style: str, width: float) -> None:
-    """Draw a square about the centre of a patch, carried by H."""
-    middle, reach = (patch - 1) / 2, patch / 4
-    corners = torch.tensor([[-1.0, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1], [-1, -1, 1]])
-    corners = corners * torch.tensor([reach, reach, 1.0])
-    moved = corners @ H.to(corners.dtype).T
-    moved = moved[:, :2] / moved[:, 2:] + middle
+def _show(axis: Any, picture: Tensor, **options: Any) -> None:
+    axis.imshow(picture.numpy(), interpolation="none", **options)
+    axis.set_axis_off()
+
+
+def _square(
+    axis: Any, H: Tensor, patch: int, corner: tuple[float, float], colour: str, style: str, width: float
+) -> None:
+    """Draw a square at the centre of the patch at ``corner``, carried by H, cut off at the patch's edge."""
+    from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
+    reach = patch / 4
+    corners = torch.tensor([[-1.0, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1], [-1, -1, 1]])
+    moved = (corners * torch.tensor([reach, reach, 1.0])) @ H.to(corners.dtype).T
+    moved = moved[:, :2] / moved[:, 2:] + (patch - 1) / 2 + torch.tensor(corner)
     # A dark rim keeps lines visible on any gray.
     rim = [withStroke(linewidth=width + 1.2, foreground="#000000", alpha=0.55)]
-    axis.plot(*moved.T.numpy(), color=colour, linestyle=style, linewidth=width, path_effects=rim)
-    axis.set(xlim=(-0.5, patch - 0.5), ylim=(patch - 0.5, -0.5))
+    (line,) = axis.plot(*moved.T.numpy(), color=colour, linestyle=style, linewidth=width, path_effects=rim)
+    line.set_clip_path(Rectangle((corner[0] - 0.5, corner[1] - 0.5), patch, patch, transform=axis.transData))
 
 
 def _numbers(z: Tensor) -> str:
@@ -140,26 +149,26 @@ def _bins(z: Tensor, extent: Sequence[tuple[float, float]], bins: int) -> Tensor
     return place
 
 
-def preferences(tuning: Tuning, count: int = 12) -> Any:
+def preferences(tuning: Tuning, count: int = 16) -> Any:
     """The most selective units' mean responses as z sweeps its range: each prefers one transformation."""
     units = tuning.selectivity.topk(min(count, len(tuning.response))).indices.tolist()
     units.sort(key=tuning.preferred)
     if tuning.response.ndim == 2:
         return _preference_lines(tuning, units)
-    columns = 6
-    rows = -(-len(units) // columns)
-    figure = new_figure(9.3, 1.75 * rows)
-    (x0, x1), (y0, y1) = tuning.extent
-    for place, unit in enumerate(units):
-        axis = figure.add_subplot(rows, columns, place + 1)
-        # The first dimension along x, the second down.
-        shown = tuning.response[unit].T.numpy()
-        axis.imshow(shown, extent=(x0, x1, y1, y0), aspect="auto", cmap="magma", interpolation="none", vmin=0)
-        axis.grid(False)
-        axis.tick_params(labelsize=6, length=2)
-        axis.set_title(f"unit {unit}", fontsize=8)
-    figure.supxlabel(tuning.names[0], fontsize=9, color=INK)
-    figure.supylabel(tuning.names[1], fontsize=9, color=INK)
+    # Whole rows of eight: each unit a map over z, the first dimension across, the second down.
+    units = units[: max(1, len(units) // 8) * 8]
+    maps = tuning.response[units].transpose(1, 2)
+    maps = maps / maps.nan_to_num(0).flatten(1).amax(1).clamp(min=1e-12)[:, None, None]
+    columns = min(8, len(units))
+    figure = new_figure(9.3, 0.35 + 1.15 * len(units) / columns)
+    axis = figure.subplots()
+    _show(axis, _mosaic(maps.unflatten(0, (-1, columns))), cmap="magma", vmin=0, vmax=1)  # type: ignore[no-untyped-call]
+    bins = maps.shape[-1]
+    rows = len(units) // columns
+    first, second = (
+        f"{n} {low:g} to {high:g}" for n, (low, high) in zip(tuning.names, tuning.extent, strict=True)
+    )
+    axis.text(-0.5, rows * (bins + _GAP), f"each square: {first} across, {second} down", va="top", fontsize=8)
     return figure
 
 
@@ -185,32 +194,34 @@ def _factors(model: RelationNetwork) -> tuple[Tensor, Tensor]:
 
 
 def filters(model: RelationNetwork, units: Sequence[int]) -> Any:
-    """u and v of the rank-one terms of some CAUs, as images: a column a term, four terms a unit."""
+    """u and v of the rank-one terms of some CAUs, as images: u above v, a column a term."""
     patch, rank = model.model_spec.patch, model.model_spec.rank or 1
-    u, v = (p.reshape(-1, rank, patch, patch) for p in _factors(model))
-    figure = new_figure(9.3, 2.1)
-    parts = figure.subfigures(1, len(units), wspace=0.03)
-    for part, unit in zip(parts if len(units) > 1 else [parts], units, strict=True):
-        axes = part.subplots(2, rank, squeeze=False)
-        part.suptitle(f"unit {unit}", fontsize=8, color=INK)
-        for term in range(rank):
-            for row, weights in enumerate((u[unit, term], v[unit, term])):
-                _patch(axes[row, term], weights, cmap="viridis", vmin=0)
-        axes[0, 0].set_ylabel("u", rotation=0, labelpad=6)
-        axes[1, 0].set_ylabel("v", rotation=0, labelpad=6)
+    factors = [p.reshape(-1, rank, patch, patch)[list(units)].flatten(0, 1) for p in _factors(model)]
+    tiles = torch.stack([f / f.flatten(1).amax(1).clamp(min=1e-30)[:, None, None] for f in factors])
+    figure = new_figure(9.3, 0.4 + 9.0 * 2 / max(8, tiles.shape[1]))
+    axis = figure.subplots()
+    _show(axis, _mosaic(tiles), cmap="viridis", vmin=0, vmax=1)
+    for row, name in enumerate("uv"):
+        axis.text(-1.5, row * (patch + _GAP) + patch / 2, name, ha="right", va="center")
+    for place, unit in enumerate(units):
+        axis.text(place * rank * (patch + _GAP) - 0.5, -1.5, f"unit {unit}", fontsize=8)
+        if place:
+            axis.axvline(place * rank * (patch + _GAP) - 0.5 - _GAP / 2, color=INK, linewidth=0.8)
     return figure
 
 
 def associations(model: RelationNetwork, units: Sequence[int]) -> Any:
     """W = sum of u v^T of some CAUs: which pixel of x (down) is compared with which pixel of y (across)."""
     rank = model.model_spec.rank or 1
-    u, v = (p.reshape(-1, rank, p.shape[1]) for p in _factors(model))
-    figure = new_figure(9.3, 2.6)
-    axes = figure.subplots(1, len(units), squeeze=False)[0]
-    for axis, unit in zip(axes, units, strict=True):
-        weight = torch.einsum("ri,rj->ij", u[unit], v[unit])
-        _patch(axis, weight / weight.max(), cmap="viridis", vmin=0, vmax=1)
-        axis.set_title(f"W of unit {unit}", fontsize=8)
-    axes[0].set_ylabel("pixel of x")
-    figure.supxlabel("pixel of y", fontsize=9, color=INK)
+    u, v = (p.reshape(-1, rank, p.shape[1])[list(units)] for p in _factors(model))
+    weights = torch.einsum("kri,krj->kij", u, v)
+    weights = weights / weights.flatten(1).amax(1).clamp(min=1e-30)[:, None, None]
+    figure = new_figure(9.3, 0.4 + 9.0 / len(units))
+    axis = figure.subplots()
+    _show(axis, _mosaic(weights[None]), cmap="viridis", vmin=0, vmax=1)
+    size = weights.shape[-1] + _GAP
+    for place, unit in enumerate(units):
+        axis.text(place * size, -4, f"unit {unit}", fontsize=8)
+    axis.text(-5, size / 2, "pixel of x", rotation=90, ha="right", va="center", fontsize=8)
+    axis.text(len(units) * size / 2, size + 2, "pixel of y", ha="center", va="top", fontsize=8)
     return figure

@@ -1,6 +1,5 @@
 """The report: one HTML file that carries everything, and the same figures as PNG and SVG beside it."""
 
-import html
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -100,11 +99,10 @@ def _section(
     return section
 
 
-def _picture(figure: Any, folder: Path, name: str, title: str, text: str, pixels: bool = False) -> _Picture:
-    figures.save(figure, folder / "figures", name)
-    label = html.escape(f"{title}: {text}")
-    markup = figures.inline_png(figure, label) if pixels else figures.inline_svg(figure, name, label)
-    return _Picture(markup, title, text)
+def _picture(figure: Any, folder: Path, name: str, title: str, text: str) -> _Picture:
+    drawn = figures.draw(figure, name)
+    drawn.save(folder / "figures")
+    return _Picture(drawn.element(f"{title}: {text}"), title, text)
 
 
 def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: Path) -> list[_Picture]:
@@ -160,7 +158,6 @@ def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: P
             f"{name}-associations",
             "W = Σ u vᵀ",
             texts["associations"],
-            pixels=True,
         ),
     ]
 
