@@ -217,6 +217,15 @@ def test_target_scale_puts_outputs_in_the_task_s_range() -> None:
     assert scaled.state_dict().keys() == plain.state_dict().keys()
 
 
+@pytest.mark.parametrize("name", ["ctn", "bln-softmax", "can-wta", "can-exp", "can-softplus"])
+def test_networks_are_captured_whole_by_the_compiler(name: str) -> None:
+    small = {} if name == "ctn" else {"units": 6, "response_scale": 30.0}
+    model = create_model(name, "affine", 5, seed=0, target_scale=True, **small)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")  # capture, without generating code
+    x, y = _patches(3, 5)
+    torch.testing.assert_close(compiled(x, y), model(x, y))
+
+
 class _Convolutions(nn.Sequential):
     def __init__(self) -> None:
         super().__init__(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 2, 3, stride=2))

@@ -153,9 +153,8 @@ def ecc(task: Task, iterations: int = 50, smoothing: int = 1) -> Predictor:
         H = torch.eye(3)
         try:
             # x(p) = y(W p): OpenCV's warp is our H, in pixels of the patch.
-            found = cv2.findTransformECC(first, second, H[:rows].numpy(), motion, criteria, None, smoothing)[
-                1
-            ]
+            start = H[:rows].numpy()
+            found = cv2.findTransformECC(first, second, start, motion, criteria, None, smoothing)[1]
         except cv2.error:
             return torch.eye(3)
         H[:rows] = torch.from_numpy(found)
@@ -163,7 +162,9 @@ def ecc(task: Task, iterations: int = 50, smoothing: int = 1) -> Predictor:
 
     def predict(x: Tensor, y: Tensor) -> Tensor:
         _check_patches(x, y)
-        pairs = zip(x.float().cpu().numpy(), y.float().cpu().numpy(), strict=True)
+        # OpenCV reads zero beyond the border; with the mean at zero that is the least false thing there.
+        first, second = ((t - y.mean(dim=(1, 2), keepdim=True)).float().cpu() for t in (x, y))
+        pairs = zip(first.numpy(), second.numpy(), strict=True)
         H = torch.stack([align(first, second) for first, second in pairs])
         z = task.read(geometry.normalise(_uncenter(H, tuple(x.shape[1:]))))
         return z.clamp(torch.tensor(task.low), torch.tensor(task.high)).to(x)
