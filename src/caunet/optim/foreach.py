@@ -1,7 +1,7 @@
-"""The multiplicative update for lists of tensors: the steps of :mod:`caunet.optim.kernels`, list by list.
+"""The multiplicative rules for lists of tensors: the steps of :mod:`caunet.optim.kernels`, list by list.
 
 On a GPU one launch serves all tensors of a list. The operations and their order are those of the
-single-tensor kernel, so the results are the same bits.
+single-tensor kernels, so the results are the same bits.
 """
 
 import math
@@ -9,12 +9,12 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["multiplicative_foreach_"]
+__all__ = ["multiplicative_adam_foreach_", "multiplicative_foreach_"]
+
+Tensors = list[Tensor]
 
 
-def multiplicative_foreach_(
-    weights: list[Tensor], grads: list[Tensor], *, lr: float | Tensor, eps: float
-) -> None:
+def multiplicative_foreach_(weights: Tensors, grads: Tensors, *, lr: float | Tensor, eps: float) -> None:
     """W <- W ∘ (∇-/∇+)^η for each weight, in place; see :func:`caunet.optim.kernels.multiplicative_`.
 
     >>> w = [torch.tensor([2.0]), torch.tensor([2.0, 0.0])]
@@ -22,15 +22,55 @@ def multiplicative_foreach_(
     >>> w
     [tensor([1.5887]), tensor([2.5179, 0.0000])]
     """
-    exponents = torch._foreach_abs(grads)
-    torch._foreach_add_(exponents, eps)
-    torch._foreach_log_(exponents)
-    torch._foreach_sub_(exponents, math.log(eps))
-    torch._foreach_mul_(exponents, torch._foreach_sign(grads))
+    exponents = _log_ratios(grads, eps)
     torch._foreach_mul_(exponents, -lr)
-    torch._foreach_exp_(exponents)
+    _scale_(weights, exponents)
+
+
+def multiplicative_adam_foreach_(
+    weights: Tensors,
+    grads: Tensors,
+    means: Tensors,
+    squares: Tensors,
+    *,
+    lr: float | Tensor,
+    betas: tuple[float, float],
+    corrections: tuple[float, float],
+    eps: float,
+    mix: float,
+    mix_eps: float,
+) -> None:
+    """:func:`caunet.optim.kernels.multiplicative_adam_` for each weight, all at the same step."""
+    limits = [math.sqrt(torch.finfo(m.dtype).max) / 2 for m in means]
+    scaled = list(torch._foreach_mul(weights, grads))
+    torch._foreach_maximum_(scaled, [-l for l in limits])
+    torch._foreach_minimum_(scaled, limits)
+    torch._foreach_lerp_(means, scaled, 1 - betas[0])
+    torch._foreach_mul_(squares, betas[1])
+    torch._foreach_addcmul_(squares, scaled, scaled, 1 - betas[1])
+    roots = list(torch._foreach_sqrt(squares))
+    torch._foreach_div_(roots, corrections[1])
+    torch._foreach_add_(roots, eps)
+    directions = list(torch._foreach_div(means, roots))
+    torch._foreach_div_(directions, corrections[0])
+    if mix:
+        torch._foreach_add_(directions, _log_ratios(grads, mix_eps), alpha=mix)
+    torch._foreach_mul_(directions, -lr)
+    _scale_(weights, directions)
+
+
+def _log_ratios(grads: Tensors, eps: float) -> Tensors:
+    ratios = list(torch._foreach_abs(grads))
+    torch._foreach_add_(ratios, eps)
+    torch._foreach_log_(ratios)
+    torch._foreach_sub_(ratios, math.log(eps))
+    torch._foreach_mul_(ratios, list(torch._foreach_sign(grads)))
+    return ratios
+
+
+def _scale_(weights: Tensors, exponents: Tensors) -> None:
     limits = [torch.finfo(w.dtype) for w in weights]
-    floors = torch._foreach_minimum(weights, [l.tiny for l in limits])
-    torch._foreach_mul_(weights, exponents)
+    floors = list(torch._foreach_minimum(weights, [l.tiny for l in limits]))
+    torch._foreach_mul_(weights, list(torch._foreach_exp(exponents)))
     torch._foreach_minimum_(weights, [l.max for l in limits])
     torch._foreach_maximum_(weights, floors)

@@ -93,7 +93,5 @@ class ProjectedAdam(RuleOptimizer):
         lr: float = 0.005,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        *,
-        foreach: bool | None = None,
     ) -> None:
-        super().__init__(params, "projection", {"lr": lr, "betas": tuple(betas), "eps": eps}, foreach)
+        super().__init__(params, "projection", {"lr": lr, "betas": tuple(betas), "eps": eps})

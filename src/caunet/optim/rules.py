@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from caunet.optim import kernels
-from caunet.optim.foreach import multiplicative_foreach_
+from caunet.optim.foreach import multiplicative_adam_foreach_, multiplicative_foreach_
 
 __all__ = ["MOMENTS", "RULES", "Rule", "apply_rule", "corrections", "hyperparameters"]
 
@@ -70,14 +70,21 @@ def apply_rule(
 ) -> None:
     """One step of ``group["rule"]`` on every parameter, in place. The gradients have been checked."""
     rule, options = RULES[group["rule"]], hyperparameters(group)
-    if rule.kernel is kernels.multiplicative_ and _use_foreach(group["foreach"], params):
+    if group["rule"] == "multiplicative" and _use_foreach(group["foreach"], params):
         multiplicative_foreach_(list(params), list(grads), **options)
+    elif (
+        group["rule"] == "multiplicative-adam"
+        and _same_step(states)
+        and _use_foreach(group["foreach"], params)
+    ):
+        bias = corrections(_advance(states), options["betas"])
+        means, squares = ([state[key] for state in states] for key in MOMENTS)
+        multiplicative_adam_foreach_(list(params), list(grads), means, squares, corrections=bias, **options)
     elif rule.kernel is kernels.adam_ and _can_fuse(params, grads, states):
         _fused_adam_(params, grads, states, **options)
     elif rule.moments:
         for param, grad, state in zip(params, grads, states, strict=True):
-            state["step"] += 1
-            bias = corrections(state["step"], options["betas"])
+            bias = corrections(_advance([state]), options["betas"])
             moments = (state[key] for key in MOMENTS)
             rule.kernel(param, grad, *moments, corrections=bias, **options)
     else:
@@ -101,8 +108,19 @@ def _can_fuse(params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequenc
         and not torch.compiler.is_compiling()
         and all(p.is_contiguous() and p.dtype == first.dtype and p.device == first.device for p in params)
         and all(g.is_contiguous() for g in grads)
-        and all(s["step"] == states[0]["step"] for s in states)
+        and _same_step(states)
     )
+
+
+def _same_step(states: Sequence[dict[str, Any]]) -> bool:
+    return all(state["step"] == states[0]["step"] for state in states)
+
+
+def _advance(states: Sequence[dict[str, Any]]) -> int:
+    """Count a step in each state and return the number of the first one's."""
+    for state in states:
+        state["step"] += 1
+    return int(states[0]["step"])
 
 
 def _fused_adam_(
@@ -114,7 +132,7 @@ def _fused_adam_(
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    step = torch.tensor(float(states[0]["step"]), device=params[0].device)
+    step = torch.tensor(float(_advance(states) - 1), device=params[0].device)
     adam(
         list(params),
         list(grads),
@@ -132,5 +150,3 @@ def _fused_adam_(
         eps=eps,
         maximize=False,
     )
-    for state in states:
-        state["step"] += 1
