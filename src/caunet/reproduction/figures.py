@@ -104,7 +104,7 @@ def curves(results: Sequence[Result]) -> Any:
 
 def _curve(axis: Any, results: Sequence[Result], model: str) -> None:
     for number, result in enumerate(results):
-        points = result.get("curve", {}).get("test", [])
+        points = [point for point in result.get("curve", {}).get("test", []) if point[1] is not None]
         if points:
             label = model.upper() if number == 0 else None
             steps, errors = [step / 1000 for step, _ in points], [error for _, error in points]

@@ -100,9 +100,9 @@ class Tuning:
 
     @property
     def selectivity(self) -> Tensor:
-        """How much a unit's best bin stands out of its mean: (units,)."""
+        """How much a unit's best bin stands out: (units,). Units that answer everything come last."""
         flat = self.response.flatten(1)
-        return flat.nan_to_num(-1).amax(1) - flat.nanmean(1)
+        return flat.nan_to_num(-1).amax(1) - 2 * flat.nanmean(1)
 
     def preferred(self, unit: int) -> tuple[float, ...]:
         """The z at the middle of a unit's best bin, in the dimensions shown."""

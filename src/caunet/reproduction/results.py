@@ -124,8 +124,8 @@ def coarse(histogram: Mapping[str, Any]) -> dict[str, Any]:
     return {"edges": [*edges[:-1:step], edges[-1]], "counts": joined}
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.5g}")
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")
 
 
 def result_name(cell: Cell) -> str:
