@@ -4,7 +4,7 @@ Wrong arguments are ``ValueError`` or ``TypeError`` as everywhere in Python. Wha
 networks and runs, so that a program (and the command line) can catch one class and show one line.
 """
 
-__all__ = ["CaunetError", "CheckpointError", "DataError", "TrainingError"]
+__all__ = ["CaunetError", "CheckpointError", "DataError", "PeerError", "TrainingError"]
 
 
 class CaunetError(Exception):
@@ -21,3 +21,7 @@ class CheckpointError(CaunetError):
 
 class TrainingError(CaunetError):
     """A run cannot go on: its loss is not finite, its disk is full, its configuration has changed."""
+
+
+class PeerError(TrainingError):
+    """Another process of a data-parallel run has failed; that one says why."""

@@ -8,6 +8,7 @@
 """
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -38,7 +39,7 @@ def _short(value: object) -> str:
 @contextlib.contextmanager
 def track(total: int | None, description: str, unit: str = "") -> Iterator[Track]:
     """A bar of ``total`` steps on stderr (``None``: a pulse). Silent when stderr is not a terminal."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":  # under torchrun one process draws
         yield Track()
         return
     # rich takes a tenth of a second to import; only people at a terminal pay for it.

@@ -1,14 +1,18 @@
 """A run that takes a second: few images, few units. Importable, so that other processes can train it too."""
 
+import errno
 import os
 import signal
 import sys
+from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # every first optimizer imports it; a server that forks processes does so once for all
 
-from caunet.data import PairSource
+from caunet.data import Pairs, PairSource
+from caunet.errors import CaunetError, DataError
 from caunet.training import TrainConfig, TrainResult, train
 
 SETTINGS: dict[str, Any] = {
@@ -35,7 +39,11 @@ def sources(config: TrainConfig) -> tuple[PairSource, PairSource]:
     noise = torch.rand(50, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     smooth = torch.nn.functional.interpolate(noise, size=(32, 32), mode="bicubic").clamp(0, 1)
     images = (smooth[:, 0] * 255).round().to(torch.uint8)
-    options: dict[str, Any] = {"dtype": getattr(torch, config.dtype), "seed": config.seed, "pairs": config.pairs}
+    options: dict[str, Any] = {
+        "dtype": getattr(torch, config.dtype),
+        "seed": config.seed,
+        "pairs": config.pairs,
+    }
     training = PairSource(images[:40], config.task, config.protocol, **options)
     return training, PairSource(images[40:], config.task, config.protocol, dtype=options["dtype"])
 
@@ -58,6 +66,40 @@ def run_and_die(folder: Path, calls: int) -> None:
 
     os.fsync = fsync
     run(folder)
+
+
+def join(rank: int, port: int, folder: Path, fault: str, answers: "Queue[tuple[int, str, str]]") -> None:
+    """Be process ``rank`` of two that train together, with a ``fault``, and answer how it ended."""
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    _break(fault, rank)
+    try:
+        result = run(folder, updates=200, dtype="float64", checkpoint_every=20)
+        answers.put((rank, "finished" if result.finished else "interrupted", str(result.step)))
+    except CaunetError as error:
+        answers.put((rank, type(error).__name__, str(error)))
+
+
+def _break(fault: str, rank: int) -> None:
+    """Let something go wrong in this process."""
+    from caunet.training import checkpoint
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def missing(*_: Any, **__: Any) -> Any:
+        raise DataError("no such images")
+
+    if fault == "checkpoint":
+        checkpoint.save = full
+    elif fault == "metrics" and rank == 0:
+        usual = Path.open
+        Path.open = lambda p, mode="r", *a, **k: full() if mode == "a" else usual(p, mode, *a, **k)  # type: ignore
+    elif fault == "images" and rank == 1:
+        PairSource.__init__ = missing  # type: ignore[method-assign]
+    elif fault == "batch" and rank == 1:
+        stream = PairSource.stream
+        nothing = torch.tensor(float("nan"))
+        PairSource.stream = lambda *a, **k: (Pairs(x, y, z * nothing) for x, y, z in stream(*a, **k))  # type: ignore[method-assign]
 
 
 def main() -> None:

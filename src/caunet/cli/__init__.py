@@ -23,8 +23,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (CaunetError, ValueError) as error:
         if os.environ.get("CAUNET_TRACEBACK"):
             raise
-        print(f"caunet: {error}", file=sys.stderr)
+        if not _echo(error):
+            print(f"caunet: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("caunet: interrupted", file=sys.stderr)
         return 130
+
+
+def _echo(error: Exception) -> bool:
+    """Whether another process of a data-parallel run says the same: wrong arguments, or a failure that is its own."""
+    from caunet.errors import PeerError
+
+    return os.environ.get("RANK", "0") != "0" and isinstance(error, ValueError | PeerError)

@@ -3,6 +3,7 @@
 import functools
 import json
 import operator
+import os
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol
@@ -42,6 +43,7 @@ def parse(arguments: Sequence[str]) -> Command:
         args=list(arguments),
         config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
         registry=_registry(),
+        console_outputs=os.environ.get("RANK", "0") == "0",  # under torchrun one process speaks
     )
     return command
 

@@ -6,6 +6,7 @@ the step decides the learning rates, so a run that was killed and resumed ends w
 
 import contextlib
 import math
+import os
 import signal
 import threading
 import time
@@ -19,7 +20,7 @@ import torch
 from torch import nn
 
 from caunet.data import PairSource, load_images
-from caunet.errors import TrainingError
+from caunet.errors import PeerError, TrainingError
 from caunet.evaluation import evaluate
 from caunet.models import RelationNetwork, create_model
 from caunet.optim import HybridOptimizer
@@ -128,9 +129,18 @@ def train(
     Under ``torchrun`` the same call trains on all processes together.
     """
     with world(config.device) as here:
-        run = Run(Path(run_dir), here, tensorboard=tensorboard)
+        with here.together():
+            run = Run(Path(run_dir), here, tensorboard=tensorboard)
         state = run.open(config, "auto" if here.restarts and not resume else resume)
-        return _Loop(config, run, here, sources or load_sources, progress).go(state)
+        with here.together():
+            loop = _Loop(config, run, here, sources or load_sources, progress)
+        try:
+            return loop.go(state)
+        except TrainingError as error:
+            # Loss and gradients are sums over all processes, so all of them stop here: one says why.
+            if here.leads:
+                raise
+            raise PeerError(str(error)) from error
 
 
 class _Loop:
@@ -222,10 +232,11 @@ class _Loop:
         return {"test": self.run.last_test} if self.run.last_test is not None else {}
 
     def _test(self) -> None:
-        if self.here.leads:
+        def measure() -> None:
             errors = flat_errors(self._evaluate(self.config.test_pairs))
             self.run.record(step=self.step, test={name: errors[name] for name in _TESTED})
-        self.here.barrier()
+
+        self.here.led(measure)
 
     def _evaluate(self, limit: int | None) -> dict[str, Any]:
         return evaluate(self.model, self.testing, limit=limit, progress=False)
@@ -237,17 +248,15 @@ class _Loop:
         return self.step % self.config.log_every == 0 and self.here.any(interrupted.is_set())
 
     def _save(self, started: float) -> None:
-        if self.here.leads:
-            extra = {
-                "window": self.window,
-                "first_loss": None if math.isnan(self.first_loss) else self.first_loss,
-                "seconds": self.seconds + time.perf_counter() - started,
-            }
-            state = Checkpoint(
-                self.step, self.model.state_dict(), self.optimizer.state_dict(), self.config.to_json(), extra
-            )
-            self.last_saved = self.run.save(state)
-        self.here.barrier()
+        extra = {
+            "window": self.window,
+            "first_loss": None if math.isnan(self.first_loss) else self.first_loss,
+            "seconds": self.seconds + time.perf_counter() - started,
+        }
+        state = Checkpoint(
+            self.step, self.model.state_dict(), self.optimizer.state_dict(), self.config.to_json(), extra
+        )
+        self.last_saved = self.here.led(lambda: self.run.save(state))
 
     def _restore(self, path: Path, state: Checkpoint) -> None:
         self.model.load_state_dict(state.model)
@@ -258,12 +267,10 @@ class _Loop:
         self.first_loss = math.nan if first is None else first
         self.seconds = state.extra["seconds"]
 
-    def _finish(self) -> dict[str, Any] | None:
-        result: dict[str, Any] = {}
-        if self.here.leads:
-            result = self.run.finish(self.config, self.model, self._evaluate(None), self.seconds)
-        self.here.barrier()
-        return result
+    def _finish(self) -> dict[str, Any]:
+        return self.here.led(
+            lambda: self.run.finish(self.config, self.model, self._evaluate(None), self.seconds)
+        )
 
     @contextlib.contextmanager
     def _bar(self) -> Iterator[Track]:
@@ -290,14 +297,18 @@ def _build(config: TrainConfig) -> RelationNetwork:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a flag that the loop reads between updates; the second one ends at once."""
+    """Turn the first Ctrl-C into a flag that the loop reads between updates; the second one ends at once.
+
+    Under ``torchrun`` one Ctrl-C arrives twice, from the terminal and from the launcher (which kills those that
+    are not done after half a minute), so there the second is not a second wish.
+    """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked
         return
 
     def ask(signum: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        if asked.is_set() and "TORCHELASTIC_RUN_ID" not in os.environ:
             raise KeyboardInterrupt
         asked.set()
 

@@ -49,12 +49,15 @@ class Run:
 
     def open(self, config: TrainConfig, resume: bool | str) -> tuple[Path, Checkpoint] | None:
         """Begin the run (``None``) or find the state to continue; metrics after that state are dropped."""
+        # One process looks and all are given what it found: nobody reads a directory that another is changing,
+        # and machines need not share it.
+        return self.here.led(lambda: self._open(config, resume))
+
+    def _open(self, config: TrainConfig, resume: bool | str) -> tuple[Path, Checkpoint] | None:
         state = self._find(config, resume)
-        if self.here.leads:
-            with self._kind("begin a run in"):
-                write_json(self.folder / "config.json", config.to_json())
-                self._cut_metrics(state[1].step if state else 0)
-        self.here.barrier()
+        with self._kind("begin a run in"):
+            write_json(self.folder / "config.json", config.to_json())
+            self._cut_metrics(state[1].step if state else 0)
         return state
 
     def _find(self, config: TrainConfig, resume: bool | str) -> tuple[Path, Checkpoint] | None:
