@@ -105,7 +105,9 @@ def test_figures_lie_beside_the_page(grid: tuple[Path, list[Cell]]) -> None:
     names = {path.stem for path in folder.glob("*.png")}
     assert names == {path.stem for path in folder.glob("*.svg")}
     assert {"written-curves", "written-histograms", "written-rotation-pairs"} <= names
-    assert {f"written-translation-{kind}" for kind in ("preferences", "filters", "associations")} <= names
+    assert {
+        f"written-translation-{kind}" for kind in ("preferences", "matches", "filters", "associations")
+    } <= names
     for path in folder.glob("*.png"):
         with Image.open(path) as image:
             image.verify()

@@ -13,7 +13,7 @@ from caunet.reproduction.figures import COLOURS, INK, new_figure
 
 _GAP = 2  # pixels between the tiles of a mosaic
 
-__all__ = ["Tuning", "associations", "filters", "preferences", "samples", "tuning_of"]
+__all__ = ["Tuning", "associations", "filters", "matches", "preferences", "samples", "tuning_of"]
 
 
 def samples(models: Mapping[str, RelationNetwork], source: PairSource, count: int = 8) -> Any:
@@ -210,12 +210,38 @@ def filters(model: RelationNetwork, units: Sequence[int]) -> Any:
     return figure
 
 
+def matches(model: RelationNetwork, units: Sequence[int]) -> Any:
+    """What some CAUs compare: an arrow a rank-one term, from the centre of its u (in x) to that of its v (in y)."""
+    patch, rank = model.model_spec.patch, model.model_spec.rank or 1
+    grid = torch.arange(float(patch))
+    ends = []
+    for factor in _factors(model):
+        weight = factor.reshape(-1, rank, patch, patch)[list(units)]
+        weight = weight / weight.sum((-1, -2), keepdim=True).clamp(min=1e-30)
+        ends.append(torch.stack([(weight.sum(-2) * grid).sum(-1), (weight.sum(-1) * grid).sum(-1)], -1))
+    side = patch + _GAP
+    shift = torch.zeros(len(units), 1, 2)
+    shift[:, 0, 0] = side * torch.arange(len(units))
+    start, step = (ends[0] + shift).flatten(0, 1), (ends[1] - ends[0]).flatten(0, 1)
+    figure = new_figure(9.3, 0.4 + 9.0 / len(units))
+    axis = figure.subplots()
+    _show(axis, _mosaic(torch.zeros(1, len(units), patch, patch)), cmap="gray", vmin=-4, vmax=1, alpha=0.12)
+    arrows = {"angles": "xy", "scale_units": "xy", "scale": 1, "color": COLOURS["can"], "width": 0.003}
+    axis.quiver(*start.T.numpy(), *step.T.numpy(), **arrows)
+    axis.plot(*start.T.numpy(), "o", color=COLOURS["can"], markersize=3)
+    for place, unit in enumerate(units):
+        axis.text(place * side - 0.5, -1.2, f"unit {unit}", fontsize=8)
+    return figure
+
+
 def associations(model: RelationNetwork, units: Sequence[int]) -> Any:
     """W = sum of u v^T of some CAUs: which pixel of x (down) is compared with which pixel of y (across)."""
     rank = model.model_spec.rank or 1
     u, v = (p.reshape(-1, rank, p.shape[1])[list(units)] for p in _factors(model))
     weights = torch.einsum("kri,krj->kij", u, v)
-    weights = weights / weights.flatten(1).amax(1).clamp(min=1e-30)[:, None, None]
+    weights = (weights / weights.flatten(1).amax(1).clamp(min=1e-30)[:, None, None]).sqrt()
+    # Learned weights are so sparse that single entries would be lost on a screen: each is shown five wide.
+    weights = torch.nn.functional.max_pool2d(weights[None], 5, stride=1, padding=2)[0]
     figure = new_figure(9.3, 0.4 + 9.0 / len(units))
     axis = figure.subplots()
     _show(axis, _mosaic(weights[None]), cmap="viridis", vmin=0, vmax=1)

@@ -134,10 +134,12 @@ def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: P
     if can is None or not can.model_spec.rank:
         return pictures
     tuning = insides.tuning_of(can, source)
-    strongest = tuning.selectivity.topk(4).indices.tolist()
+    selective = tuning.selectivity.topk(min(8, len(tuning.response))).indices.tolist()
+    strongest = selective[:4]
     over = " and ".join(tuning.names)
     texts = {
         "preferences": f"CAN's most selective units over {over}: each stands for one transformation.",
+        "matches": "An arrow a rank-one term, from the pixels of x that it weighs to the pixels of y.",
         "filters": "The non-negative factors of the four most selective units: each u weighs pixels of x, "
         "each v pixels of y.",
         "associations": "The same units' W: bright entries are pixels of x and y that a unit compares.",
@@ -150,6 +152,9 @@ def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: P
             f"{name}-preferences",
             "What units prefer",
             texts["preferences"],
+        ),
+        _picture(
+            insides.matches(can, selective), folder, f"{name}-matches", "What units compare", texts["matches"]
         ),
         _picture(insides.filters(can, strongest), folder, f"{name}-filters", "u and v", texts["filters"]),
         _picture(
