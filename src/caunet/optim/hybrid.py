@@ -63,7 +63,9 @@ class HybridOptimizer(RuleOptimizer):
             {**RULES[rule].defaults, **options, "params": list(nonnegative), "rule": rule},
             {**RULES[free_rule].defaults, "lr": free_lr, "params": list(free), "rule": free_rule},
         ]
-        super().__init__([part for part in parts if part["params"]], rule, {"lr": free_lr}, foreach)
+        # Schedulers that cycle the momentum want betas in every group, whether its rule uses them or not.
+        defaults = {"lr": free_lr, "betas": RULES["adam"].defaults["betas"]}
+        super().__init__([part for part in parts if part["params"]], rule, defaults, foreach)
 
     @classmethod
     def for_model(cls, model: nn.Module, **options: Any) -> "HybridOptimizer":

@@ -8,6 +8,7 @@ the compiled function: weights live in the model, moments in the optimizer, lear
 
 import os
 import shutil
+import types
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
@@ -150,7 +151,7 @@ class Update:
         if key not in self._cache:
             names = [name for name, _, _ in self._slots]
             function = make(_make_objective(self.model, self.loss, names), self._groups(plan))
-            self._cache[key] = torch.compile(function, fullgraph=True, dynamic=False, options=_INDUCTOR)
+            self._cache[key] = torch.compile(_own(function), fullgraph=True, dynamic=False, options=_INDUCTOR)
         return self._cache[key]
 
     def _groups(self, plan: Sequence["_Options"]) -> list["_Options"]:
@@ -190,6 +191,16 @@ def _options(group: dict[str, Any]) -> _Options:
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function with a code object of its own.
+
+    torch.compile keeps what it compiled by code object and tells closures over one code object apart by
+    their guards alone, which are switched off here; it also limits how many there may be.
+    """
+    code = function.__code__.replace()
+    return types.FunctionType(code, function.__globals__, code.co_name, None, function.__closure__)
 
 
 def _make_objective(model: nn.Module, loss: Loss, names: list[str]) -> Callable[..., Tensor]:

@@ -1,0 +1,232 @@
+"""The fast update: compiled equals eager, runs repeat to the bit, and nothing is hidden in it."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from caunet.nn import ContrastAssociation, Softmin
+from caunet.optim import HybridOptimizer
+from caunet.training.update import Update, can_compile
+
+RULES = {
+    "multiplicative": {},
+    "multiplicative-adam": {"rule": "multiplicative-adam", "mix": 0.04},
+    "projection": {"rule": "projection"},
+    "adam-reset": {"adam_reset": True},
+}
+needs_compiler = pytest.mark.skipif(not can_compile(), reason="no C++ compiler")
+
+
+class Network(nn.Module):
+    def __init__(self, dtype=torch.float32):
+        super().__init__()
+        self.relation = ContrastAssociation(9, 9, units=6, rank=2, dtype=dtype)
+        self.decoder = nn.Sequential(Softmin(), nn.Linear(6, 5), nn.PReLU(), nn.Linear(5, 1)).to(dtype)
+
+    def forward(self, x, y):
+        return self.decoder(self.relation(x, y))
+
+
+def network(dtype=torch.float32):
+    torch.manual_seed(0)
+    return Network(dtype)
+
+
+def batch(step, dtype=torch.float32, size=8):
+    generator = torch.Generator().manual_seed(step)
+    x, y = torch.rand(2, size, 9, generator=generator, dtype=dtype) - 0.5
+    return x, y, (x * y).sum(1, keepdim=True)
+
+
+def run(update, start, stop, dtype=torch.float32):
+    return torch.stack([update(*batch(step, dtype)) for step in range(start, stop)])
+
+
+def assert_same(a, b, **tolerance):
+    for (name, p), q in zip(a.named_parameters(), b.parameters(), strict=True):
+        torch.testing.assert_close(p, q, msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """Trace as torch.compile does but run the graph without generating C++, which takes long."""
+    compile = torch.compile
+    calls = []
+
+    def quick(function, options, **rest):
+        calls.append(function)
+        assert {"guard_filter_fn"} <= set(options)
+        guards = {"guard_filter_fn": options["guard_filter_fn"]}
+        return compile(function, backend="aot_eager", options=guards, **rest)
+
+    monkeypatch.setattr(torch, "compile", quick)
+    return calls
+
+
+class TestEager:
+    def test_does_what_the_loop_of_torch_does(self):
+        ours, theirs = network(), network()
+        update = Update(ours, HybridOptimizer.for_model(ours), compile=False)
+        optimizer = HybridOptimizer.for_model(theirs)
+        for step in range(4):
+            x, y, z = batch(step)
+            optimizer.zero_grad()
+            loss = ((theirs(x, y) - z) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            result = update(x, y, z)
+            torch.testing.assert_close(result, loss.detach())
+            assert not result.requires_grad
+        assert_same(ours, theirs, rtol=0, atol=0)
+
+    def test_loss_can_be_a_function(self):
+        model = network()
+        update = Update(model, HybridOptimizer.for_model(model), nn.functional.l1_loss, compile=False)
+        x, y, z = batch(0)
+        expected = (model(x, y) - z).abs().mean().detach()
+        torch.testing.assert_close(update(x, y, z), expected)
+
+    def test_gradients_then_apply_is_the_update(self):
+        whole, halves = network(), network()
+        Update(whole, HybridOptimizer.for_model(whole), compile=False)(*batch(0))
+        update = Update(halves, HybridOptimizer.for_model(halves), compile=False)
+        update.gradients(*batch(0))
+        assert_same(halves, network(), rtol=0, atol=0)
+        update.apply()
+        assert_same(halves, whole, rtol=0, atol=0)
+
+    def test_refuses(self):
+        model = network()
+        optimizer = HybridOptimizer.for_model(model)
+        with pytest.raises(ValueError, match="loss must be 'mse' or a function, got 'mae'"):
+            Update(model, optimizer, loss="mae")
+        with pytest.raises(ValueError, match="compile must be True, False or 'auto', got 'yes'"):
+            Update(model, optimizer, compile="yes")
+        with pytest.raises(ValueError, match="optimizer must hold parameters of model"):
+            Update(network(), optimizer)
+
+    def test_auto_without_a_compiler_is_eager(self, monkeypatch):
+        monkeypatch.setenv("CXX", "no-such-compiler")
+        model = network()
+        assert not Update(model, HybridOptimizer.for_model(model)).compiled
+
+
+class TestTraced:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("rule", RULES)
+    def test_equals_eager(self, rule, dtype, traced):
+        models = network(dtype), network(dtype)
+        losses = [
+            run(Update(m, HybridOptimizer.for_model(m, **RULES[rule]), compile=c), 0, 5, dtype)
+            for m, c in zip(models, (True, False), strict=True)
+        ]
+        torch.testing.assert_close(*losses, rtol=1e-5, atol=0)
+        assert_same(*models, rtol=1e-5, atol=1e-7)
+        assert len(traced) == 1
+
+    def test_rates_are_read_at_each_step_without_compiling_again(self, traced):
+        models = network(), network()
+        for model, compiled in zip(models, (True, False), strict=True):
+            optimizer = HybridOptimizer.for_model(model)
+            update = Update(model, optimizer, compile=compiled)
+            for step in range(4):
+                for group in optimizer.param_groups:
+                    group["lr"] *= 0.5
+                run(update, step, step + 1)
+        assert_same(*models, rtol=1e-5, atol=1e-7)
+        assert len(traced) == 1
+
+    def test_other_options_and_batches_compile_again(self, traced):
+        model = network()
+        optimizer = HybridOptimizer.for_model(model)
+        update = Update(model, optimizer, compile=True)
+        update(*batch(0))
+        update(*batch(0, size=5))
+        optimizer.param_groups[0]["eps"] = 1e-10
+        update(*batch(0))
+        update(*batch(1))
+        assert len(traced) == 3
+
+    def test_compiled_and_eager_steps_share_their_state(self, traced):
+        mixed, plain = network(), network()
+        optimizer = HybridOptimizer.for_model(mixed, rule="multiplicative-adam")
+        run(Update(mixed, optimizer, compile=True), 0, 2)
+        run(Update(mixed, optimizer, compile=False), 2, 4)
+        run(Update(plain, HybridOptimizer.for_model(plain, rule="multiplicative-adam"), compile=False), 0, 4)
+        assert_same(mixed, plain, rtol=1e-5, atol=1e-7)
+
+    def test_a_sum_of_gradients_that_overflows_is_no_fault(self, traced):
+        def loss(estimate, z):
+            return nn.functional.mse_loss(estimate, z) * 1e37
+
+        model, before = network(), network()
+        Update(model, HybridOptimizer.for_model(model), loss, compile=True)(*batch(0))
+        assert not torch.equal(model.relation.u, before.relation.u)
+        assert all(torch.isfinite(p).all() for p in model.parameters())
+
+    def test_networks_alike_in_shape_are_not_confused(self, traced):
+        for activation in (nn.ReLU(), nn.Tanh()):
+            models = network(), network()
+            for model, compiled in zip(models, (True, False), strict=True):
+                model.decoder[2] = activation
+                run(Update(model, HybridOptimizer.for_model(model), compile=compiled), 0, 2)
+            assert_same(*models, rtol=1e-5, atol=1e-7)
+
+    def test_many_networks_in_one_process(self, traced):
+        for _ in range(10):
+            model = network()
+            run(Update(model, HybridOptimizer.for_model(model), compile=True), 0, 1)
+        assert len(traced) == 10
+
+    def test_frozen_parameters_stay(self, traced):
+        model = network()
+        model.decoder[1].weight.requires_grad_(False)
+        before = copy.deepcopy(model)
+        run(Update(model, HybridOptimizer.for_model(model), compile=True), 0, 2)
+        assert torch.equal(model.decoder[1].weight, before.decoder[1].weight)
+        assert not torch.equal(model.decoder[1].bias, before.decoder[1].bias)
+
+
+@needs_compiler
+def test_compiled_for_real():
+    """All that needs generated code, in one test: it is compiled once."""
+    models = [network() for _ in range(3)]
+    options = RULES["multiplicative-adam"]
+    updates = [
+        Update(model, HybridOptimizer.for_model(model, **options), compile=compiled)
+        for model, compiled in zip(models, ("auto", False, True), strict=True)
+    ]
+    # Equal to eager, up to rounding.
+    losses = [run(update, 0, 5) for update in updates[:2]]
+    torch.testing.assert_close(*losses, rtol=1e-5, atol=0)
+    assert_same(*models[:2], rtol=1e-5, atol=1e-7)
+
+    # Resumed from a saved state: the same bits as uninterrupted, in the same function and in another.
+    saved = copy.deepcopy((models[0].state_dict(), updates[0].optimizer.state_dict()))
+    uninterrupted = run(updates[0], 5, 8)
+    end = copy.deepcopy(models[0])
+    for model, update in ((models[0], updates[0]), (models[2], updates[2])):
+        model.load_state_dict(saved[0])
+        update.optimizer.load_state_dict(saved[1])
+        assert torch.equal(run(update, 5, 8), uninterrupted)
+        assert_same(model, end, rtol=0, atol=0)
+
+    # A gradient that is not finite changes nothing and is named.
+    state = copy.deepcopy(updates[0].optimizer.state_dict()["state"])
+    x, y, z = batch(9)
+    x[0, 0] = float("nan")
+    with pytest.raises(FloatingPointError, match=r"'relation.u'.* no weight was changed"):
+        updates[0](x, y, z)
+    assert_same(models[0], end, rtol=0, atol=0)
+    for key, entry in updates[0].optimizer.state_dict()["state"].items():
+        assert all(torch.equal(torch.as_tensor(v), torch.as_tensor(state[key][k])) for k, v in entry.items())
+
+    # Gradients alone, for several processes.
+    loss = updates[0].gradients(*batch(10))
+    compiled = [p.grad.clone() for p in models[0].parameters()]
+    expected = Update(models[0], updates[0].optimizer, compile=False).gradients(*batch(10))
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=0)
+    for gradient, p in zip(compiled, models[0].parameters(), strict=True):
+        torch.testing.assert_close(gradient, p.grad, rtol=1e-4, atol=1e-8)
