@@ -64,7 +64,7 @@ def tasks_of(results: Sequence[Result]) -> list[str]:
 
 
 def _panels(count: int) -> tuple[Any, list[Any]]:
-    columns = min(3, count)
+    columns = 2 if count == 4 else min(3, count)
     rows = -(-count // columns)
     figure = new_figure(max(4.2, 3.1 * columns), 2.5 * rows)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()

@@ -116,7 +116,7 @@ def show(value: float | None) -> str:
         return f"{value:.2f}" if value < 10 else f"{value:.1f}"
     if value >= 0.01 or value == 0:
         return f"{value:.3f}"
-    return f"{value:.2g}" if value >= 1e-4 else f"{value:.1e}"
+    return f"{value:.4f}" if value >= 1e-3 else f"{value:.1e}"
 
 
 def show_ratio(ratio: float | None) -> str:
