@@ -7,7 +7,7 @@ from tests.oracles import pairs as oracle
 
 from caunet import geometry, tasks
 from caunet.data import PairSource, protocols
-from caunet.data.lookup import Canvas, bicubic, bilinear, crop, to_bytes
+from caunet.data.lookup import Canvas, bicubic, bilinear, crop, pad, to_bytes
 
 TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 BOTH = [(t, p) for t in TASKS for p in ("text", "release")]
@@ -93,7 +93,7 @@ def test_a_singular_map_shows_nothing_but_zeros():
     rule = protocols.get("text", tasks.get("affine"), (32, 32), 11)
     pull = rule.pull(torch.tensor([[-0.5, 0.5, 0.5, -0.5], [0.0, 0.0, 0.0, 0.0]]))
     images = noise(2, 32, 32) | 1
-    y = bilinear(Canvas(images), pull, 11)
+    y = bilinear(Canvas(pad(images)), pull, 11)
     assert int(y[0].count_nonzero()) == 0
     assert torch.equal(y[1], images[1, 11:22, 11:22].float())
 
@@ -101,7 +101,7 @@ def test_a_singular_map_shows_nothing_but_zeros():
 def test_what_lies_behind_the_horizon_is_outside():
     # w = 1 - x / 4 at image column x: columns past 4 lie behind it.
     pull = torch.tensor([[[1.0, 0, 0], [0, 1, 0], [-0.25, 0, 1]]], dtype=torch.float64)
-    y = bilinear(Canvas(torch.full((1, 16, 16), 200, dtype=torch.uint8)), pull, 11)
+    y = bilinear(Canvas(pad(torch.full((1, 16, 16), 200, dtype=torch.uint8))), pull, 11)
     assert float(y[0, 0, 3]) == 200  # reads (12, 0)
     assert int(y[0, :, 4:].count_nonzero()) == 0
 
@@ -117,13 +117,13 @@ def test_reading_past_the_edges_is_reading_zeros(read, shift):
         [oracle.value_at(image[0].numpy(), c + shift, r + shift / 2, weight) for c in range(7)]
         for r in range(7)
     ]
-    assert torch.allclose(read(Canvas(image), pull, 7)[0], torch.tensor(expected), atol=1e-3)
+    assert torch.allclose(read(Canvas(pad(image)), pull, 7)[0], torch.tensor(expected), atol=1e-3)
 
 
 def test_crops_are_slices():
     images = noise(3, 20, 24)
     corner = torch.tensor([[0, 0], [9, 13], [4, 2]])
-    got = crop(Canvas(images), corner, 11)
+    got = crop(Canvas(pad(images)), corner, 11)
     for image, (row, column), patch in zip(images, corner.tolist(), got, strict=True):
         assert torch.equal(patch, image[row : row + 11, column : column + 11])
 

@@ -9,7 +9,7 @@ The images lie on a `Canvas` with a border of zeros, so that out-of-image pixels
 A *pull* (B, 3, 3) float64 maps patch coordinates (column, row, 1), counted from the patch's first pixel, to
 image coordinates (x, y, 1), pixel centres at integers.
 
->>> canvas = Canvas(torch.arange(0, 48, 2, dtype=torch.uint8).view(1, 4, 6))
+>>> canvas = Canvas(pad(torch.arange(0, 48, 2, dtype=torch.uint8).view(1, 4, 6)))
 >>> pull = torch.tensor([[[1.0, 0.0, 1.5], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]], dtype=torch.float64)
 >>> bilinear(canvas, pull, 2)
 tensor([[[15., 17.],
@@ -21,23 +21,28 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["BICUBIC_A", "BORDER", "Canvas", "bicubic", "bilinear", "crop", "positions", "to_bytes"]
+__all__ = ["BICUBIC_A", "BORDER", "Canvas", "bicubic", "bilinear", "crop", "pad", "positions", "to_bytes"]
 
 BORDER = 4
 BICUBIC_A = -0.5  # Keys's kernel as MATLAB has it; OpenCV and torch take -0.75
 
 
-class Canvas:
-    """B byte images (B, height, width), one a pair, with a border of zeros."""
+def pad(images: Tensor) -> Tensor:
+    """Images (N, height, width) with a border of zeros."""
+    return torch.nn.functional.pad(images, (BORDER,) * 4)
 
-    def __init__(self, images: Tensor) -> None:
-        count, self.height, self.width = images.shape
-        padded = torch.nn.functional.pad(images, (BORDER,) * 4)
+
+class Canvas:
+    """B byte images, one a pair, that carry a border of zeros (`pad`)."""
+
+    def __init__(self, padded: Tensor) -> None:
+        count = len(padded)
+        self.height, self.width = (n - 2 * BORDER for n in padded.shape[1:])
         self.stride = padded.shape[2]
         self.flat = padded.view(-1)
         # Half the bytes to move where 32 bits can address the canvas.
         self.address = torch.int32 if self.flat.numel() < 2**31 else torch.int64
-        first = torch.arange(count, device=images.device) * (padded.shape[1] * padded.shape[2])
+        first = torch.arange(count, device=padded.device) * (padded.shape[1] * padded.shape[2])
         self.start = first.to(self.address)[:, None, None]  # where each image begins
 
     def read(self, address: Tensor) -> Tensor:
@@ -53,28 +58,29 @@ def crop(canvas: Canvas, corner: Tensor, patch: int) -> Tensor:
     return canvas.read(canvas.start + row * canvas.stride + column + grid)
 
 
-def positions(pull: Tensor, patch: int, size: tuple[int, int], reach: int) -> Tensor:
-    """Where each patch pixel reads: canvas coordinates (x, y) as (B, 2, patch, patch) float64.
+def positions(pull: Tensor, patch: int, size: tuple[int, int], reach: int) -> tuple[Tensor, Tensor]:
+    """Where each patch pixel reads: canvas coordinates x and y, (B, patch, patch) float64.
 
     What lies more than ``reach`` outside the image (only zeros there) is put ``reach`` outside; so is what
     lies behind the horizon of a projective map, and everything when the map is singular (not finite).
     """
     k = torch.arange(patch, dtype=torch.float64, device=pull.device)
-    onto = torch.cat([pull[:, :2] + BORDER * pull[:, 2:], pull[:, 2:]], 1)[..., None]  # (B, 3, 3, 1)
-    # A map of the plane is a sum of a row and a column: (B, 3, 1, patch) + (B, 3, patch, 1).
-    along, down = onto[:, :, 0] * k + onto[:, :, 2], onto[:, :, 1] * k
-    if bool((pull[:, 2] == pull.new_tensor([0.0, 0.0, 1.0])).all()):
-        place = along[:, :2, None, :] + down[:, :2, :, None]
-    else:
-        plane = along[:, :, None, :] + down[:, :, :, None]
-        place, w = plane[:, :2], plane[:, 2:]
-        place = (place / w).masked_fill_(~(w > 0), -math.inf)
-        place.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
-    x, y = place.unbind(1)
+
+    def plane(row: Tensor) -> Tensor:
+        # A map of the plane is a sum of a row and a column: (B, 1, patch) + (B, patch, 1).
+        a, b, c = row[:, :, None].unbind(1)
+        return (a * k + c)[:, None, :] + (b * k)[:, :, None]
+
+    across, down, last = pull.unbind(1)
+    x, y = plane(across + BORDER * last), plane(down + BORDER * last)
+    if not bool((last == pull.new_tensor([0.0, 0.0, 1.0])).all()):
+        w = plane(last)
+        x, y = ((p / w).masked_fill_(~(w > 0), -math.inf) for p in (x, y))
+        x, y = (p.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf) for p in (x, y))
     height, width = size
     x.clamp_(BORDER - reach, BORDER + width - 1 + reach)
     y.clamp_(BORDER - reach, BORDER + height - 1 + reach)
-    return place
+    return x, y
 
 
 def bilinear(canvas: Canvas, pull: Tensor, patch: int) -> Tensor:
@@ -114,10 +120,10 @@ def to_bytes(grey: Tensor) -> Tensor:
 
 def _cells(canvas: Canvas, pull: Tensor, patch: int, reach: int) -> tuple[Tensor, Tensor, Tensor]:
     # The cell (the pixel above and left of a position) as an address on the canvas, and the place in it.
-    place = positions(pull, patch, (canvas.height, canvas.width), reach)
-    column, row = place.to(canvas.address).unbind(1)  # positions are positive: cut is floor
-    dx, dy = place.frac_().to(torch.float32).unbind(1)
-    return torch.add(column, row, alpha=canvas.stride).add_(canvas.start), dx, dy
+    x, y = positions(pull, patch, (canvas.height, canvas.width), reach)
+    column, row = x.to(canvas.address), y.to(canvas.address)  # positions are positive: cut is floor
+    start = column.add_(row, alpha=canvas.stride).add_(canvas.start)
+    return start, x.frac_().to(torch.float32), y.frac_().to(torch.float32)
 
 
 def _between(canvas: Canvas, start: Tensor, t: Tensor) -> Tensor:

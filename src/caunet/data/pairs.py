@@ -30,7 +30,7 @@ __all__ = ["ORDERS", "PairSource", "Pairs"]
 
 ORDERS = ("shuffled", "contiguous")
 _CHUNK = 4096  # pairs planned at once (keys, z, maps: many small operations)
-_BLOCK = 512  # pairs read at once: their float64 positions stay in the processor's cache
+_BLOCK = 1024  # pairs read at once: their float64 positions stay in the processor's cache
 
 
 class Pairs(NamedTuple):
@@ -90,6 +90,7 @@ class PairSource:
         self.device = torch.device(device) if device is not None else self._pixels.device
         self._pixels = self._pixels.to(self.device)
         self._centres: Tensor | None = None
+        self._padded: Tensor | None = None
         self._fixed: tuple[Tensor, Tensor, Tensor] | None = None
         self._order: tuple[int, Tensor] | None = None
 
@@ -110,7 +111,9 @@ class PairSource:
         if self.pairs == "fixed":
             x, y, z = self._materialise()
             return x.index_select(0, index), y.index_select(0, index), z.index_select(0, index)
-        blocks = [self._make(epoch, index[part]) for part in _slices(max(len(index), 1), _CHUNK)]
+        if len(index) <= _CHUNK:
+            return self._make(epoch, index)
+        blocks = [self._make(epoch, index[part]) for part in _slices(len(index), _CHUNK)]
         x, y, z = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         return x, y, z
 
@@ -191,7 +194,7 @@ class PairSource:
                     index = torch.arange(part.start, part.stop, device=self.device)
                     x[part], y[part], z[part] = self._make(0, index)
                     bar.advance(len(index))
-            self._fixed, self._centres = (x, y, z), None
+            self._fixed, self._centres, self._padded = (x, y, z), None, None
         return self._fixed
 
     def _make(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -213,7 +216,9 @@ class PairSource:
         return x, y, z
 
     def _read(self, image: Tensor, plan: protocols.Crops | Tensor, part: slice) -> tuple[Tensor, Tensor]:
-        canvas = lookup.Canvas(self._pixels.index_select(0, image))
+        if self._padded is None:
+            self._padded = lookup.pad(self._pixels)
+        canvas = lookup.Canvas(self._padded.index_select(0, image))
         if isinstance(plan, protocols.Crops):
             first, second = (lookup.crop(canvas, corner[part], self.patch) for corner in plan)
             return first, second

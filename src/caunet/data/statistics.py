@@ -104,6 +104,6 @@ def _outside(source: PairSource, z: Tensor) -> Tensor:
     if source.rule.places:
         return torch.zeros(len(z), 1, 1, dtype=torch.bool)
     height, width = source.size
-    place = lookup.positions(source.rule.pull(z), source.patch, source.size, reach=1) - lookup.BORDER
-    x, y = place.unbind(1)
+    on_canvas = lookup.positions(source.rule.pull(z), source.patch, source.size, reach=1)
+    x, y = (p - lookup.BORDER for p in on_canvas)
     return (x < -0.5) | (x > width - 0.5) | (y < -0.5) | (y > height - 0.5)
