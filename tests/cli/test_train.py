@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from caunet.cli import main
 from caunet.training.loop import Update
 
 SMALL = ["--model-options", '{"units": 8}', "--compile", "never"]
-SMALL += "--updates 30 --batch 10 --log-every 10 --test-every 30".split()
+SMALL += ["--updates", "30", "--batch", "10", "--log-every", "10", "--test-every", "30"]
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +63,8 @@ def test_ctrl_c_says_how_to_go_on(
     assert main() == 130
     said = capsys.readouterr().err
     assert "Interrupted after 7 updates; saved. To go on:" in said
-    again = said.splitlines()[-1].split()
-    assert again[0] == "caunet"
+    again = shlex.split(said.splitlines()[-1])
+    assert again[:-1] == ["caunet", *words]
     assert again[-1] == "--resume"
     assert main([*words, "--resume"]) == 0
 

@@ -1,6 +1,7 @@
 """``caunet train``: one network, one task."""
 
 import dataclasses
+import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,4 +87,4 @@ class Train:
         # The words the person typed, with --resume: nothing of theirs is guessed again.
         typed = [word for word in sys.argv[1:] if word not in ("--resume", "--resume-previous")]
         place = [] if self.out else ["--out", str(out)]
-        return " ".join(["caunet", *typed, *place, "--resume"])
+        return shlex.join(["caunet", *typed, *place, "--resume"])

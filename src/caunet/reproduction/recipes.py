@@ -17,6 +17,7 @@
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -48,7 +49,7 @@ class Cell:
         """Whether divergence would be a finding: the paper says so of projection."""
         return self.label == "can-projection"
 
-    @property
+    @functools.cached_property  # the grid asks for it all the time
     def name(self) -> str:
         """The run's folder: readable, and different for different settings.
 

@@ -12,20 +12,24 @@ __all__ = ["summary", "write_curves"]
 
 def summary(result: Mapping[str, Any], run_dir: Path, figure: Path) -> str:
     """A finished run in a few lines."""
-    corner = result["corner_error"]
     rate = result["updates"] / max(result["seconds"], 1e-9)
     how = f"{result['protocol']} protocol, {result['data']}, seed {result['seed']}"
     return "\n".join(
         [
             f"{result['model']} on {result['task']} ({how})",
-            f"  parameter error       {result['parameter_error']:.4g}",
-            f"  transformation error  {result['transformation_error']:.4g}",
-            f"  corner error          {corner:.3g} px (mean over {result['count']:,} test pairs)",
+            f"  parameter error       {_number(result['parameter_error'])}",
+            f"  transformation error  {_number(result['transformation_error'])}",
+            f"  corner error          {_number(result['corner_error'])} px (mean over {result['count']:,} test pairs)",
             f"  {result['updates']:,} updates in {result['seconds']:.0f} s ({rate:.0f} a second)",
             f"  weights   {run_dir / 'weights.safetensors'}",
             f"  curve     {figure}",
         ]
     )
+
+
+def _number(value: float | None) -> str:
+    # A network that answers with infinities has no mean error.
+    return "not finite" if value is None else f"{value:.4g}"
 
 
 def write_curves(run_dir: Path) -> Path:
