@@ -167,8 +167,8 @@ def test_the_command_under_torchrun(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_one_process_says_what_is_wrong(
-    rank: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    rank: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RANK", rank)
-    assert main(["train", "--protocol", "text", "--task", "rotatoin", "--out", "nowhere"]) == 2
+    assert main(["train", "--protocol", "text", "--task", "rotatoin", "--out", str(tmp_path / "run")]) == 2
     assert ("rotation" in capsys.readouterr().err) == (rank == "0")
