@@ -1,16 +1,19 @@
 """How fast are pairs made, next to a loop over OpenCV and to kornia's batched warp, and next to training?
 
-All make the same pairs, bytes x and y, on one thread, in turns in one run. `caunet` also draws z from its keys;
-the others are handed z and the list of images. The loop builds each H with NumPy and calls OpenCV's warp for an
-11 x 11 output; `opencv_maps_given` is the same loop with every matrix made beforehand, its lower bound.
-`update` is an update of the contrast association network at batch 100.
+All make the same `text` pairs, rounded to bytes, on one thread, in turns in one run. `caunet` also draws z from its
+keys; the others are handed z and the numbers of the images. The loop builds each H with NumPy and calls OpenCV's warp
+for an 11 x 11 output; `opencv_maps_given` is the same loop with every matrix made beforehand, its lower bound.
+
+Two sizes: batches of 100 as training takes them (`caunet` streams them, which makes many batches at once; kornia
+warps a batch at a time), and all 4,000 pairs in one call. `update` is an update of the contrast association network
+at batch 100.
 
     python -m benchmarks.pairs [--data cifar10] [--rounds 15]
 """
 
 import argparse
-import resource
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -26,7 +29,7 @@ from caunet.optim import HybridOptimizer
 from caunet.training.update import Update
 
 TASKS = ("translation", "rotation", "scaling", "affine", "projective")
-PAIRS = 4096
+PAIRS, BATCH = 4000, 100
 CORNER, HALF, PATCH = 11, 5, 11
 
 
@@ -78,31 +81,44 @@ def kornia(task: str, images: torch.Tensor, number: torch.Tensor, z: torch.Tenso
 
 
 def contest(images: ImageSet, task: str, rounds: int) -> dict[str, Any]:
-    """Pairs a second of the three on the same `text` pairs, and how far their pixels are apart."""
+    """Pairs a second of the three on the same pairs, and how far their pixels are apart."""
     source = PairSource(images, task, pairs="fresh")
-    index = torch.randperm(len(source), generator=torch.Generator().manual_seed(0))[:PAIRS]
+    index = torch.cat([source.schedule(step, BATCH)[1] for step in range(PAIRS // BATCH)])
     _, expected, z = source.bytes(0, index)
     pixels, number, z_array = images.pixels.contiguous(), index // 10, z.double().numpy()
     array, numbers = pixels.numpy(), number.tolist()
     to_patch, to_centre = geometry.translate(HALF, HALF), geometry.translate(-CORNER - HALF, -CORNER - HALF)
     maps = list((to_patch.double() @ tasks.get(task).homography(z.double()) @ to_centre.double()).numpy())
+
+    def kornia_batches() -> None:
+        for start in range(0, PAIRS, BATCH):
+            part = slice(start, start + BATCH)
+            for patch in kornia(task, pixels, number[part], z[part]):
+                patch.to(torch.float32).div_(255).sub_(0.5)
+
     ways: dict[str, Callable[[], Any]] = {
         "caunet": lambda: source.bytes(0, index),
+        "caunet_stream": lambda: list(source.stream(0, PAIRS // BATCH, BATCH)),
         "opencv": lambda: opencv(task, array, numbers, None, z_array),
         "opencv_maps_given": lambda: opencv(task, array, numbers, maps, z_array),
         "kornia": lambda: kornia(task, pixels, number, z),
+        "kornia_batches": kornia_batches,
     }
     times = harness.interleaved(ways, rounds=rounds, warmup=2)
     apart = {
         name: float((torch.as_tensor(ways[name]()[1]).int() - expected.int()).abs().float().mean())
         for name in ("opencv", "kornia")
     }
-    speed = {name: PAIRS / float(t["median"]) for name, t in times.items()}
     return {
-        "pairs_per_second": speed,
-        "times_the_faster_of_opencv_and_kornia": speed["caunet"] / max(speed["opencv"], speed["kornia"]),
+        "pairs_per_second": {name: PAIRS / t["median"] for name, t in times.items()},
+        "times_as_fast": {
+            "all_at_once": {peer: harness.ratio(times, peer, "caunet") for peer in ("opencv", "kornia")},
+            "batches_of_100": {
+                peer: harness.ratio(times, peer, "caunet_stream") for peer in ("opencv", "kornia_batches")
+            },
+        },
         "mean_difference_in_grey_levels": apart,
-        "seconds": times,
+        "seconds": {name: {k: t[k] for k in ("median", "p10", "p90", "best")} for name, t in times.items()},
     }
 
 
@@ -124,25 +140,28 @@ def against_training(images: ImageSet, protocol: str, rounds: int) -> dict[str, 
                 pass
 
         times = harness.interleaved({"pairs": make, "update": train}, rounds=rounds, warmup=1)
-        share = float(times["pairs"]["median"]) / float(times["update"]["median"])
-        result[task] = {"pairs_over_update": share, "seconds_for_40_batches": times}
-        print(f"{task} {protocol}: pairs cost {share:.1%} of an update", flush=True)
+        share = harness.ratio(times, "pairs", "update")
+        result[task] = {"pairs_over_update": share, "compiled_update": update.compiled}
+        result[task] |= {f"{name}_seconds_a_batch": t["median"] / 40 for name, t in times.items()}
+        print(f"{task} {protocol}: pairs cost {share['median']:.1%} of an update", flush=True)
     return result
 
 
 def memory(images: ImageSet) -> dict[str, Any]:
     """Bytes at rest of the fixed set, and how much making it raised the process's peak."""
     images.pixels.sum()  # brought into memory before the measurement
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts here
+    before = _status("VmRSS")
     source = PairSource(images, "projective")
     kept = source.bytes(0, torch.tensor([0]))
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     each = sum(part.element_size() * part[0].numel() for part in kept)
-    return {
-        "pairs": len(source),
-        "bytes_at_rest": each * len(source),
-        "peak_above_images_bytes": (after - before) * 1024,
-    }
+    peak = _status("VmHWM") - before
+    return {"pairs": len(source), "bytes_at_rest": each * len(source), "peak_above_images_bytes": peak}
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def main() -> None:
@@ -160,7 +179,15 @@ def main() -> None:
     for task in TASKS:
         results["against_opencv_and_kornia"][task] = found = contest(images, task, options.rounds)
         speeds = ", ".join(f"{name} {speed:,.0f}" for name, speed in found["pairs_per_second"].items())
-        print(f"{task}: {speeds} pairs/s; {found['times_the_faster_of_opencv_and_kornia']:.2f} x", flush=True)
+        faster = {
+            size: min(peers, key=lambda name, peers=peers: peers[name]["median"])
+            for size, peers in found["times_as_fast"].items()
+        }
+        times = ", ".join(
+            f"{size}: {found['times_as_fast'][size][peer]['median']:.2f} x {peer}"
+            for size, peer in faster.items()
+        )
+        print(f"{task}: {speeds} pairs/s; {times}", flush=True)
     results["against_training"] = {
         p: against_training(images, p, options.rounds) for p in ("text", "release")
     }
