@@ -9,6 +9,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -126,8 +127,7 @@ class _Pool:
 
     def go(self) -> None:
         try:
-            with _environment(self.threads):
-                self.workers = [self._start() for _ in range(self.count)]
+            self.workers = [self._start(number) for number in range(self.count)]
             while self._hand_out() or self.state.running or self.retry:
                 self._gather()
         except KeyboardInterrupt:
@@ -136,11 +136,12 @@ class _Pool:
         finally:
             self._close()
 
-    def _start(self) -> _Worker:
+    def _start(self, number: int) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=work, args=(theirs, self.state.out, self.trainer, self.threads))
-        process.start()
+        with _environment(self.threads, number):
+            process.start()
         theirs.close()
         return _Worker(process, ours)
 
@@ -173,8 +174,8 @@ class _Pool:
                 self._ended(
                     worker, Outcome("failed", f"its process died (exit code {worker.process.exitcode})")
                 )
-                with _environment(self.threads):
-                    self.workers[self.workers.index(worker)] = self._start()
+                number = self.workers.index(worker)
+                self.workers[number] = self._start(number)
         self.tell(self.state)
 
     def _ended(self, worker: _Worker, outcome: Outcome) -> None:
@@ -228,9 +229,17 @@ def choose(waiting: Sequence[Cell], last: Cell | None, others: Sequence[Cell | N
 
 
 @contextlib.contextmanager
-def _environment(threads: int) -> Iterator[None]:
-    """Environment of new workers: their threads must be known before torch is loaded."""
+def _environment(threads: int, number: int) -> Iterator[None]:
+    """Environment of a new worker: its threads must be known before torch is loaded.
+
+    Each worker compiles into a folder of its own: two that compile the same network at the same time have been
+    seen to load each other's half-written libraries.
+    """
+    compiled = (
+        os.environ.get("TORCHINDUCTOR_CACHE_DIR") or Path(tempfile.gettempdir()) / f"caunet-{os.getuid()}"
+    )
     wanted = {"OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    wanted["TORCHINDUCTOR_CACHE_DIR"] = str(Path(compiled) / f"worker-{number}")
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
