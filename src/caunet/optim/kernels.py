@@ -19,6 +19,8 @@ import math
 import torch
 from torch import Tensor
 
+from caunet.optim.powers import exp2_float32, log2_float32
+
 __all__ = [
     "Number",
     "adam_",
@@ -150,7 +152,10 @@ def adam_reset_(weight: Tensor, grad: Tensor, *, lr: Number, eps: float) -> None
 
 def _log_ratio(grad: Tensor, eps: float) -> Tensor:
     """log(∇+/∇-) = sign(g) log1p(|g|/ε), in a form in which |g|/ε need not be representable."""
-    return grad.abs().add_(eps).log_().sub_(math.log(eps)).mul_(grad.sign())
+    size = grad.abs().add_(eps)
+    if _written_out(size):
+        return (log2_float32(size) - math.log2(eps)) * math.log(2) * grad.sign()
+    return size.log_().sub_(math.log(eps)).mul_(grad.sign())
 
 
 def _moments_(
@@ -172,11 +177,17 @@ def _scale_(weight: Tensor, exponent: Tensor) -> None:
     limits = torch.finfo(weight.dtype)
     # min(w, tiny) is tiny for every normal weight and 0 for a weight of 0, which so stays 0.
     floor = weight.clamp(max=limits.tiny)
-    if weight.dtype == exponent.dtype:
-        weight.mul_(exponent.exp_())
+    factor = exp2_float32(exponent * (1 / math.log(2))) if _written_out(exponent) else exponent.exp_()
+    if weight.dtype == factor.dtype:
+        weight.mul_(factor)
     else:
-        weight.copy_(exponent.exp_().mul_(weight))
+        weight.copy_(factor.mul_(weight))
     torch.maximum(weight.clamp_(max=limits.max), floor, out=weight)
+
+
+def _written_out(values: Tensor) -> bool:
+    """Whether powers are better written out than called: where they are compiled into one loop on a CPU."""
+    return torch.compiler.is_compiling() and values.dtype == torch.float32 and values.device.type == "cpu"
 
 
 def _subtract_(weight: Tensor, change: Tensor) -> None:

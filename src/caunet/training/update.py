@@ -78,6 +78,7 @@ class Update:
         self._slots = _slots(model, optimizer)
         self.compiled = can_compile(self._slots[0][1].device) if compile == "auto" else bool(compile)
         self._cache: dict[Hashable, Callable[..., Any]] = {}
+        self._state: Any = None
 
     def __call__(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         """One update on a batch; returns the loss before it, a detached 0-d tensor.
@@ -88,6 +89,8 @@ class Update:
         if not self.compiled:
             return self._eager(x, y, z)
         params, moments, scalars = self._inputs()
+        if scalars is None:
+            return self._eager(x, y, z)
         step = self._compile(_make_step, x, y, z)
         with torch.no_grad():
             loss, finite = step(params, moments, scalars, x, y, z)
@@ -123,39 +126,56 @@ class Update:
             loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    def _inputs(self) -> tuple[list[Tensor], list[list[Tensor]], Tensor]:
-        """What the compiled step reads and writes, gathered anew so that a loaded state is seen."""
-        params, moments, numbers = [], [], []
-        for _, param, g in self._slots:
-            group = self.optimizer.param_groups[g]
-            state = self.optimizer.moments_of(param, group)
-            params.append(param)
-            moments.append([state[key] for key in MOMENTS] if state else [])
-            bias = corrections(state["step"] + 1, group["betas"]) if state else (1.0, 1.0)
+    def _inputs(self) -> tuple[list[Tensor], list[list[Tensor]], Tensor | None]:
+        """What the compiled step reads and writes: weights, moments, and the numbers of each group.
+
+        There are no numbers when the parameters of a group have taken unequal numbers of steps.
+        """
+        optimizer = self.optimizer
+        if optimizer.state is not self._state or len(optimizer.state) != self._entries:
+            self._gather()  # at the first step, and when a state was loaded
+        numbers: list[tuple[float, float, float]] = []
+        for group, states in zip(optimizer.param_groups, self._states, strict=True):
+            step = states[0]["step"] if states else 0
+            if any(state["step"] != step for state in states):
+                return self._params, self._moments, None
+            bias = corrections(step + 1, group["betas"]) if states else (1.0, 1.0)
             numbers.append((float(group["lr"]), *bias))
-        like = params[0]
+        like = self._params[0]
         scalars = torch.tensor(numbers, device=like.device, dtype=compute_dtype(like.dtype))
-        return params, moments, scalars
+        return self._params, self._moments, scalars
+
+    def _gather(self) -> None:
+        """Look up the optimizer's moments. Doing so at every step, in a cold cache, costs as much as a product."""
+        optimizer = self.optimizer
+        self._params = [param for _, param, _ in self._slots]
+        self._moments: list[list[Tensor]] = []
+        self._states: list[list[dict[str, Any]]] = [[] for _ in optimizer.param_groups]
+        for _, param, g in self._slots:
+            state = optimizer.moments_of(param, optimizer.param_groups[g])
+            self._moments.append([state[key] for key in MOMENTS] if state else [])
+            if state:
+                self._states[g].append(state)
+        self._state, self._entries = optimizer.state, len(optimizer.state)
 
     def _count(self) -> None:
-        for _, param, _ in self._slots:
-            state = self.optimizer.state.get(param)
-            if state:
+        for states in self._states:
+            for state in states:
                 state["step"] += 1
 
     def _compile(self, make: Callable[..., Any], x: Tensor, y: Tensor, z: Tensor) -> Callable[..., Any]:
         """The compiled function for these shapes and options, made at the first call."""
         plan = tuple(_options(group) for group in self.optimizer.param_groups)
-        batch = tuple((t.shape, t.dtype, t.device) for t in (x, y, z))
-        key = (make, plan, batch, self.model.training)
+        batch = tuple((t.shape, t.stride(), t.dtype, t.device) for t in (x, y, z))
+        threads = torch.get_num_threads()
+        key = (make, plan, batch, x is y, self.model.training, threads)
         if key not in self._cache:
             names = [name for name, _, _ in self._slots]
-            function = make(_make_objective(self.model, self.loss, names), self._groups(plan))
-            self._cache[key] = torch.compile(_own(function), fullgraph=True, dynamic=False, options=_INDUCTOR)
+            groups = [g for _, _, g in self._slots]
+            function = make(_make_objective(self.model, self.loss, names), plan, groups)
+            options = {**_INDUCTOR, "cpp.threads": threads}
+            self._cache[key] = torch.compile(_own(function), fullgraph=True, dynamic=False, options=options)
         return self._cache[key]
-
-    def _groups(self, plan: Sequence["_Options"]) -> list["_Options"]:
-        return [plan[g] for _, _, g in self._slots]
 
 
 # A rule's name and its options other than the learning rate, which is an input of the compiled function.
@@ -165,6 +185,8 @@ _INDUCTOR: dict[str, str | int | bool | Callable[..., Any]] = {
     # Everything the guards would look at is in the key of Update's own cache or stated in its docstring;
     # walking through all modules and tensors again at each step costs as much as a matrix product.
     "guard_filter_fn": torch.compiler.skip_all_guards_unsafe,
+    # Calls between the pieces of the graph from C++ rather than from Python.
+    "cpp_wrapper": True,
     # Sums of a matrix product and a cheap term are not to become addmm, which first copies that term.
     "pattern_matcher": False,
 }
@@ -210,14 +232,16 @@ def _make_objective(model: nn.Module, loss: Loss, names: list[str]) -> Callable[
     return objective
 
 
-def _make_gradients(objective: Callable[..., Tensor], _: list[_Options]) -> Callable[..., Any]:
+def _make_gradients(objective: Callable[..., Tensor], *_: Any) -> Callable[..., Any]:
     def gradients(params: list[Tensor], x: Tensor, y: Tensor, z: Tensor) -> tuple[list[Tensor], Tensor]:
         return grad_and_value(objective)(params, x, y, z)
 
     return gradients
 
 
-def _make_step(objective: Callable[..., Tensor], groups: list[_Options]) -> Callable[..., Any]:
+def _make_step(
+    objective: Callable[..., Tensor], plan: Sequence[_Options], groups: Sequence[int]
+) -> Callable[..., Any]:
     def step(
         params: list[Tensor],
         moments: list[list[Tensor]],
@@ -229,11 +253,9 @@ def _make_step(objective: Callable[..., Tensor], groups: list[_Options]) -> Call
         grads, loss = grad_and_value(objective)(params, x, y, z)
         # A finite sum has finite terms. The converse fails where the sum overflows: Update then looks closer.
         finite = torch.stack([grad.sum() for grad in grads]).sum().isfinite()
-        for options, numbers, grad, param, held in zip(
-            groups, scalars.unbind(), grads, params, moments, strict=True
-        ):
+        for g, grad, param, held in zip(groups, grads, params, moments, strict=True):
             before = [tensor.clone() for tensor in (param, *held)]
-            _apply(options, param, grad, held, numbers)
+            _apply(plan[g], param, grad, held, scalars[g])
             for tensor, old in zip((param, *held), before, strict=True):
                 tensor.copy_(torch.where(finite, tensor, old))
         return loss, finite
