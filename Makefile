@@ -38,9 +38,9 @@ lint: $(VENV)/.dev ## Fix what ruff can fix, then check types
 	@$(BIN)/mypy
 
 bench: $(VENV)/.dev ## Measure speed side by side and save benchmarks/results/*.json
-	@$(BIN)/python benchmarks/update.py
-	@$(BIN)/python benchmarks/pairs.py
-	@$(BIN)/python benchmarks/training.py
+	@$(BIN)/python -m benchmarks.update
+	@$(BIN)/python -m benchmarks.pairs
+	@$(BIN)/python -m benchmarks.training
 
 tables: $(VENV)/.run ## Fill the tables of README.md and docs/reproduction.md from results/
 	@$(BIN)/python -m caunet.reproduction.tables

@@ -86,6 +86,7 @@ def test_errors_are_one_line(
     said = capsys.readouterr()
     assert message in said.err
     assert len(said.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []  # a typo leaves nothing behind
 
 
 def test_profiles_set_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,10 +130,10 @@ def train(
     """
     with world(config.device) as here:
         with here.together():
+            # All that can be wrong with the settings shows here, before anything is written.
             run = Run(Path(run_dir), here, tensorboard=tensorboard)
-        state = run.open(config, "auto" if here.restarts and not resume else resume)
-        with here.together():
             loop = _Loop(config, run, here, sources or load_sources, progress)
+        state = run.open(config, "auto" if here.restarts and not resume else resume)
         try:
             return loop.go(state)
         except TrainingError as error:
