@@ -22,9 +22,9 @@ def multiplicative_foreach_(weights: Tensors, grads: Tensors, *, lr: float | Ten
     >>> w
     [tensor([1.5887]), tensor([2.5179, 0.0000])]
     """
-    exponents = _log_ratios(grads, eps)
-    torch._foreach_mul_(exponents, -lr)
-    _scale_(weights, exponents)
+    powers = _log2_ratios(grads, eps)
+    torch._foreach_mul_(powers, -lr)
+    _scale_(weights, powers)
 
 
 def multiplicative_adam_foreach_(
@@ -54,23 +54,25 @@ def multiplicative_adam_foreach_(
     directions = list(torch._foreach_div(means, roots))
     torch._foreach_div_(directions, corrections[0])
     if mix:
-        torch._foreach_add_(directions, _log_ratios(grads, mix_eps), alpha=mix)
-    torch._foreach_mul_(directions, -lr)
+        torch._foreach_add_(directions, _log2_ratios(grads, mix_eps), alpha=mix * math.log(2))
+    torch._foreach_mul_(directions, -lr / math.log(2))
     _scale_(weights, directions)
 
 
-def _log_ratios(grads: Tensors, eps: float) -> Tensors:
+def _log2_ratios(grads: Tensors, eps: float) -> Tensors:
     ratios = list(torch._foreach_abs(grads))
     torch._foreach_add_(ratios, eps)
-    torch._foreach_log_(ratios)
-    torch._foreach_sub_(ratios, math.log(eps))
+    torch._foreach_log2_(ratios)
+    torch._foreach_sub_(ratios, math.log2(eps))
     torch._foreach_mul_(ratios, list(torch._foreach_sign(grads)))
     return ratios
 
 
-def _scale_(weights: Tensors, exponents: Tensors) -> None:
+def _scale_(weights: Tensors, powers: Tensors) -> None:
     limits = [torch.finfo(w.dtype) for w in weights]
-    floors = list(torch._foreach_minimum(weights, [l.tiny for l in limits]))
-    torch._foreach_mul_(weights, list(torch._foreach_exp(exponents)))
-    torch._foreach_minimum_(weights, [l.max for l in limits])
-    torch._foreach_maximum_(weights, floors)
+    for power in powers:
+        power.exp2_()  # which has no form for lists
+    torch._foreach_mul_(powers, weights)
+    torch._foreach_minimum_(powers, [l.max for l in limits])
+    torch._foreach_minimum_(weights, [l.tiny for l in limits])
+    torch._foreach_maximum_(weights, powers)

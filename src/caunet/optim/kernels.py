@@ -7,7 +7,7 @@ recompilation).
 
 Differences from the paper's equation (mul_update):
 
-* (∇-/∇+)^η is computed as exp(-η sign(g) (log(|g| + ε) - log ε)): the same number with one logarithm and one
+* (∇-/∇+)^η is computed as 2^(-η sign(g) (log2(|g| + ε) - log2 ε)): the same number with one logarithm and one
   exponential, and no division that overflows in float32.
 * Weights are held in [tiny, max] of their type, tiny being the smallest normal number, so that no run of
   gradients makes one vanish or overflow. A weight that is exactly 0 stays 0, as in the paper's formula.
@@ -59,8 +59,7 @@ def multiplicative_(weight: Tensor, grad: Tensor, *, lr: Number, eps: float) -> 
     >>> w
     tensor([1.5887, 2.5179, 2.0000, 0.0000])
     """
-    exponent = _log_ratio(grad.to(compute_dtype(weight.dtype)), eps).mul_(-lr)
-    _scale_(weight, exponent)
+    _scale_(weight, _log2_ratio(grad.to(compute_dtype(weight.dtype)), eps).mul_(-lr))
 
 
 def multiplicative_adam_(
@@ -97,8 +96,8 @@ def multiplicative_adam_(
     limit = math.sqrt(torch.finfo(mean.dtype).max) / 2
     direction = _moments_((weight * grad).clamp_(-limit, limit), mean, square, betas, corrections, eps)
     if mix:
-        direction.add_(_log_ratio(grad, mix_eps), alpha=mix)
-    _scale_(weight, direction.mul_(-lr))
+        direction.add_(_log2_ratio(grad, mix_eps), alpha=mix * math.log(2))
+    _scale_(weight, direction.mul_(-lr / math.log(2)))
 
 
 def adam_(
@@ -150,12 +149,11 @@ def adam_reset_(weight: Tensor, grad: Tensor, *, lr: Number, eps: float) -> None
     _subtract_(weight, grad.div(grad.abs().add_(eps)).mul_(lr))
 
 
-def _log_ratio(grad: Tensor, eps: float) -> Tensor:
-    """log(∇+/∇-) = sign(g) log1p(|g|/ε), in a form in which |g|/ε need not be representable."""
+def _log2_ratio(grad: Tensor, eps: float) -> Tensor:
+    """log2(∇+/∇-) = sign(g) log2(1 + |g|/ε), in a form in which |g|/ε need not be representable."""
     size = grad.abs().add_(eps)
-    if _written_out(size):
-        return (log2_float32(size) - math.log2(eps)) * math.log(2) * grad.sign()
-    return size.log_().sub_(math.log(eps)).mul_(grad.sign())
+    logarithm = log2_float32(size) if _written_out(size) else size.log2_()
+    return logarithm.sub_(math.log2(eps)).mul_(grad.sign())
 
 
 def _moments_(
@@ -172,17 +170,16 @@ def _moments_(
     return mean.div(square.sqrt().div_(corrections[1]).add_(eps)).div_(corrections[0])
 
 
-def _scale_(weight: Tensor, exponent: Tensor) -> None:
-    """weight <- weight * exp(exponent), in [tiny, max] except where it is 0; overwrites ``exponent``."""
+def _scale_(weight: Tensor, power: Tensor) -> None:
+    """weight <- weight * 2^power, in [tiny, max] except where it is 0; overwrites ``power``.
+
+    Base 2 because exp2 takes half the time of exp.
+    """
     limits = torch.finfo(weight.dtype)
+    factor = exp2_float32(power) if _written_out(power) else power.exp2_()
+    scaled = factor.mul_(weight).clamp_(max=limits.max)
     # min(w, tiny) is tiny for every normal weight and 0 for a weight of 0, which so stays 0.
-    floor = weight.clamp(max=limits.tiny)
-    factor = exp2_float32(exponent * (1 / math.log(2))) if _written_out(exponent) else exponent.exp_()
-    if weight.dtype == factor.dtype:
-        weight.mul_(factor)
-    else:
-        weight.copy_(factor.mul_(weight))
-    torch.maximum(weight.clamp_(max=limits.max), floor, out=weight)
+    torch.maximum(scaled.to(weight.dtype), weight.clamp_(max=limits.tiny), out=weight)
 
 
 def _written_out(values: Tensor) -> bool:
