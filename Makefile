@@ -24,7 +24,7 @@ $(VENV)/.dev: $(VENV)/.run
 setup: $(VENV)/.dev ## Install everything into .venv
 
 run: $(VENV)/.run ## Train the paper's three networks on embedded photographs, show them beside the paper's table
-	@$(BIN)/caunet reproduce --profile quick --recipe released --tasks translation --data photos --out runs/quick --report
+	@$(BIN)/caunet reproduce --profile quick --recipe written --protocol release --tasks translation --data photos --out runs/quick --report
 
 test: $(VENV)/.dev ## Lint, types and the whole test suite
 	@$(BIN)/ruff check .
