@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from caunet.reproduction.grid import GridState, unique
 from caunet.reproduction.recipes import Cell
-from caunet.reproduction.results import metrics, read
+from caunet.reproduction.results import read
+from caunet.training.records import read_metrics
 from caunet.reproduction.tables import show
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ def _error(state: GridState, cell: Cell) -> str:
     result = read(state.out / cell.name / "result.json")
     if result is not None and cell.name not in state.running:
         return show(result["parameter_error"])
-    last = next((line for line in reversed(metrics(state.out / cell.name)) if "test" in line), None)
+    last = next(
+        (line for line in reversed(read_metrics(state.out / cell.name / "metrics.jsonl")) if "test" in line),
+        None,
+    )
     return show(last["test"]["parameter_error"]) if last else "–"
 
 
@@ -80,7 +84,7 @@ def _picture(state: GridState) -> Any:
 
 
 def _progress(state: GridState, cell: Cell) -> list[str]:
-    lines = metrics(state.out / cell.name)
+    lines = read_metrics(state.out / cell.name / "metrics.jsonl")
     losses = [line for line in lines if "loss" in line]
     if not losses:
         return [""] * 4

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from caunet.errors import DataError
 from caunet.files import write_json
 from caunet.reproduction.recipes import Cell, same_run
+from caunet.training.records import read_metrics
 
 __all__ = [
     "collect",
     "finished",
     "load",
-    "metrics",
     "read",
     "result_name",
     "store_divergence",
@@ -70,21 +70,6 @@ def read(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def metrics(folder: Path) -> list[dict[str, Any]]:
-    """The whole lines of a run's metrics.jsonl (the last one may still be being written)."""
-    lines = []
-    try:
-        text = (folder / "metrics.jsonl").read_text()
-    except OSError:
-        return []
-    for line in text.splitlines():
-        try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
-    return lines
-
-
 def thin(values: Sequence[T], most: int = _POINTS) -> list[T]:
     """At most ``most`` of ``values``, evenly spread, the first and the last among them."""
     if len(values) <= most:
@@ -98,7 +83,7 @@ def summarise(cell: Cell, folder: Path) -> dict[str, Any]:
     result = read(folder / "result.json") or read(folder / "diverged.json")
     if result is None:
         raise DataError(f"{folder} has no result")
-    lines = metrics(folder)
+    lines = read_metrics(folder / "metrics.jsonl")
     loss = [[line["step"], _short(line["loss"])] for line in lines if "loss" in line]
     test = [[line["step"], _short(line["test"]["parameter_error"])] for line in lines if "test" in line]
     result |= {"recipe": cell.recipe, "model": cell.label, "curve": {"loss": thin(loss), "test": thin(test)}}
