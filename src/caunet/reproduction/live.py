@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from caunet.reproduction.grid import GridState, unique
 from caunet.reproduction.recipes import Cell
 from caunet.reproduction.results import read
-from caunet.training.records import read_metrics
 from caunet.reproduction.tables import show
+from caunet.training.records import read_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
