@@ -15,17 +15,21 @@ weights to where no training goes.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.harness import interleaved, ratio, save, threads
 from torch import Tensor, nn
 
 from caunet.nn import ContrastAssociation, Softmin
 from caunet.optim import HybridOptimizer
 from caunet.training.update import Update, can_compile
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
+from benchmarks.harness import interleaved, ratio, save, threads  # noqa: E402
 
 BATCH, INPUTS, UNITS, RANK, HIDDEN = 100, 121, 300, 4, 100
 Batch = tuple[Tensor, Tensor, Tensor]

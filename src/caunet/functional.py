@@ -192,7 +192,13 @@ def sum_pool(h: Tensor, size: int) -> Tensor:
     tensor([3., 7.])
     """
     _check_groups(h.shape[-1], "the last dimension of h", size, "size")
-    return h if size == 1 else h.reshape(*h.shape[:-1], h.shape[-1] // size, size).sum(-1)
+    if size == 1:
+        return h
+    groups = h.reshape(*h.shape[:-1], h.shape[-1] // size, size)
+    if h.device.type == "cpu" and not torch.compiler.is_compiling():
+        # Eager sums over a short last dimension are not vectorised; a product with ones takes a quarter of the time.
+        return groups @ groups.new_ones(size)
+    return groups.sum(-1)
 
 
 def _row_sums(u: Tensor, v: Tensor, rank: int) -> Tensor:
