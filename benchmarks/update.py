@@ -29,7 +29,7 @@ from caunet.optim import HybridOptimizer
 from caunet.training.update import Update, can_compile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
-from benchmarks.harness import interleaved, ratio, save, threads  # noqa: E402
+from benchmarks.harness import interleaved, ratio, save, threads
 
 BATCH, INPUTS, UNITS, RANK, HIDDEN = 100, 121, 300, 4, 100
 Batch = tuple[Tensor, Tensor, Tensor]
