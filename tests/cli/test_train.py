@@ -105,3 +105,15 @@ def test_the_bare_command_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         assert name in shown
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == "caunet 0.1.0\n"
+
+
+def test_a_place_that_cannot_be_written_is_one_line(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    out = tmp_path / "file" / "sample.png"
+    assert main(["data", "show", "--data", str(pictures), "--task", "rotation", "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("caunet: ")
+    assert str(tmp_path / "file") in said
+    assert len(said.splitlines()) == 1

@@ -26,6 +26,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _echo(error):
             print(f"caunet: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # a directory that cannot be written, a full disk
+        if os.environ.get("CAUNET_TRACEBACK"):
+            raise
+        print(f"caunet: {error.filename or 'files'}: {error.strerror or error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("caunet: interrupted", file=sys.stderr)
         return 130
