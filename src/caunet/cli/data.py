@@ -52,6 +52,8 @@ class Pairing:
 
     data: str = "photos"
     """Images: photos, cifar10, or a directory of pictures."""
+    skip_bad: bool = False
+    """Leave out the pictures of a directory that cannot be read, instead of stopping."""
     split: Literal["train", "test", "validation", "train-fit"] = "train"
     """Which part of the images."""
     patch: int = 11
@@ -63,7 +65,7 @@ class Pairing:
         """The pairs that these options describe."""
         from caunet.data import PairSource, load_images
 
-        images = load_images(self.data, split=self.split)
+        images = load_images(self.data, split=self.split, skip_bad=self.skip_bad)
         return PairSource(images, task, protocol, patch=self.patch, pairs=pairs, seed=self.seed)
 
 

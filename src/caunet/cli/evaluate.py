@@ -31,6 +31,8 @@ class Evaluate:
     """How pairs are made: as the paper writes (text) or as its authors' scripts did (release)."""
     data: str | None = None
     """Images: photos, cifar10, or a directory."""
+    skip_bad: bool = False
+    """Leave out the pictures of a directory that cannot be read, instead of stopping."""
     split: str | None = None
     """Which of the images."""
     pairs: int | None = None
@@ -56,7 +58,7 @@ class Evaluate:
         model = load_weights(weights, device=self.device)
         settings = self._settings(config)
         task = self.task or config.get("task") or model.spec["task"]
-        images = load_images(settings["data"], split=settings["test_split"])
+        images = load_images(settings["data"], split=settings["test_split"], skip_bad=self.skip_bad)
         patch, dim = model.spec["patch"], model.spec["dim"]
         source = PairSource(
             images,

@@ -52,16 +52,19 @@ class ImageSet:
         return f"ImageSet({self.name!r}, {self.split!r}, {shape}, sha256 {self.fingerprint[:12]})"
 
 
-def load_images(name: str | os.PathLike[str], split: str = "train", **options: Any) -> ImageSet:
+def load_images(
+    name: str | os.PathLike[str], split: str = "train", *, skip_bad: bool = False, **options: Any
+) -> ImageSet:
     """The images called ``name``: ``"photos"``, ``"cifar10"``, or the path of a directory of pictures.
 
     ``split``: ``"train"``, ``"test"``, or the two parts of the training images, ``"train-fit"`` (about the
-    first 90 %) and ``"validation"`` (the rest; a photograph is never in both). ``options`` go to the source:
-    ``tile``, ``stride`` and ``scales`` for photos and directories, ``skip_bad`` for directories.
+    first 90 %) and ``"validation"`` (the rest; a photograph is never in both). ``skip_bad`` leaves out pictures
+    of a directory that cannot be read. ``options`` go to the source: ``tile``, ``stride`` and ``scales`` for
+    photos and directories.
     """
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}; got {split!r}")
-    loader, shown = _find_loader(name)
+    loader, shown = _find_loader(name, skip_bad)
     pixels, cut = loader(training=split != "test", **options)
     if split == "train-fit":
         pixels = pixels[:cut]
@@ -73,12 +76,12 @@ def load_images(name: str | os.PathLike[str], split: str = "train", **options: A
 
 
 def _find_loader(
-    name: str | os.PathLike[str],
+    name: str | os.PathLike[str], skip_bad: bool
 ) -> tuple[Callable[..., tuple[npt.NDArray[np.uint8], int]], str]:
     if isinstance(name, str) and name in _LOADERS:
         return _LOADERS[name], name
     path = Path(name)
     if path.is_dir():
-        return lambda **options: folder.load(path, **options), str(path)
+        return lambda **options: folder.load(path, skip_bad=skip_bad, **options), str(path)
     known = ", ".join(_LOADERS)
     raise ValueError(f"images must be one of {known}, or a directory; got {os.fspath(name)!r}")

@@ -116,7 +116,7 @@ def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: P
     if not models:
         return []
     config = next(iter(cells.values())).config
-    images = load_images(config.data, split=config.test_split)
+    images = load_images(config.data, split=config.test_split, skip_bad=config.skip_bad)
     source = PairSource(
         images, task, config.protocol, patch=config.patch, pairs="fresh", per_image=config.per_image
     )

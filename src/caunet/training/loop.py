@@ -61,9 +61,8 @@ class TrainResult:
 def load_sources(config: TrainConfig) -> tuple[PairSource, PairSource]:
     """The training and test pairs of a run; test pairs are always the fixed ones of the test images."""
     shared = {"per_image": config.per_image, "patch": config.patch, "dtype": getattr(torch, config.dtype)}
-    options = {"skip_bad": config.skip_bad} if Path(config.data).is_dir() else {}
-    train_images = load_images(config.data, split=config.split, **options)
-    test_images = load_images(config.data, split=config.test_split, **options)
+    train_images = load_images(config.data, split=config.split, skip_bad=config.skip_bad)
+    test_images = load_images(config.data, split=config.test_split, skip_bad=config.skip_bad)
     training = PairSource(
         train_images,
         config.task,
