@@ -43,8 +43,9 @@ bench: $(VENV)/.dev ## Measure speed side by side and save benchmarks/results/*.
 	@$(BIN)/python -m benchmarks.pairs
 	@$(BIN)/python -m benchmarks.training
 
-tables: $(VENV)/.run ## Fill the tables of README.md and docs/reproduction.md from results/
+tables: $(VENV)/.run ## Fill the tables of README.md and docs/ from what is committed
 	@$(BIN)/python -m caunet.reproduction.tables
+	@$(BIN)/python -m benchmarks.readme
 
 clean: ## Remove the environment and caches (results and runs stay)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

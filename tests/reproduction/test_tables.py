@@ -117,9 +117,9 @@ def test_terminal_table_fits_eighty_columns() -> None:
 
 def test_fill_replaces_only_what_is_between_the_markers(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
-    page.write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")
+    page.write_text("before\n<!-- results:begin -->\nold\n<!-- results:end -->\nafter\n")
     assert tables.fill(page, "new")
-    assert page.read_text() == f"before\n{tables.BEGIN}\n\nnew\n\n{tables.END}\nafter\n"
+    assert page.read_text() == "before\n<!-- results:begin -->\n\nnew\n\n<!-- results:end -->\nafter\n"
     assert not tables.fill(page, "new")  # nothing to do the second time
 
 

@@ -36,7 +36,6 @@ __all__ = [
 ]
 
 MEASURES = ("parameter_error", "transformation_error")
-BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 Result = Mapping[str, Any]
 
@@ -213,13 +212,14 @@ def document(results: Sequence[Result]) -> str:
     return "\n".join(parts)
 
 
-def fill(path: Path, text: str) -> bool:
-    """Put ``text`` between the markers of ``path``; whether that changed anything."""
+def fill(path: Path, text: str, section: str = "results") -> bool:
+    """Put ``text`` between the markers of ``section`` in ``path``; whether that changed anything."""
     before = path.read_text(encoding="utf-8")
-    head, begin, rest = before.partition(BEGIN)
-    _, end, tail = rest.partition(END)
+    first, last = f"<!-- {section}:begin -->", f"<!-- {section}:end -->"
+    head, begin, rest = before.partition(first)
+    _, end, tail = rest.partition(last)
     if not begin or not end:
-        raise DataError(f"{path} lacks the markers {BEGIN} and {END}; put them where the tables shall stand")
+        raise DataError(f"{path} lacks the markers {first} and {last}; put them where the tables shall stand")
     after = f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}"
     if after != before:
         write_text(path, after)
