@@ -98,5 +98,10 @@ def test_unknown_names_splits_and_options_are_refused():
         ValueError, match="split must be one of train, test, validation, train-fit; got 'dev'"
     ):
         load_images("photos", split="dev")
-    with pytest.raises(TypeError, match="skip_bad"):
-        load_images("photos", skip_bad=True)
+    with pytest.raises(TypeError, match="colour"):
+        load_images("photos", colour=True)
+
+
+def test_skip_bad_changes_nothing_where_no_picture_can_be_bad():
+    plain, skipping = load_images("photos", split="test"), load_images("photos", split="test", skip_bad=True)
+    assert skipping.fingerprint == plain.fingerprint
