@@ -98,8 +98,8 @@ def _row(
             ours=means.get(model),
             spread=statistics.stdev(ours[model]) if len(ours[model]) > 1 else None,
             paper=printed.get(model),
-            # As the paper does, a tie in the digits shown makes both bold.
-            best=model in means and show(means[model]) == show(lowest),
+            # As the paper does, a tie in the digits shown makes both bold. Alone in its row nobody is best.
+            best=len(means) > 1 and model in means and show(means[model]) == show(lowest),
         )
         for model in MODELS
     }
