@@ -135,3 +135,10 @@ def test_unknown_measure() -> None:
         ValueError, match="measure takes parameter_error or transformation_error, got 'speed'"
     ):
         tables.make_table([], "speed")
+
+
+def test_nobody_is_best_alone_in_a_row() -> None:
+    results = [result("rotation", "can", 2.7), result("affine", "can", 0.1), result("affine", "ctn", 0.2)]
+    rows = tables.make_table(results, "parameter_error").rows
+    assert not rows["rotation"]["can"].best
+    assert rows["affine"]["can"].best
