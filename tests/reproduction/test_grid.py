@@ -49,10 +49,11 @@ def test_failure_is_told_and_names_its_kind(tmp_path: Path) -> None:
     assert (outcome.state, outcome.message) == ("failed", "RuntimeError: no luck")
 
 
-def test_divergence_is_a_finding_for_projection_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("label", ["can-projection", "can-no-competition"])
+def test_divergence_is_a_finding_where_the_paper_speaks_of_it(tmp_path: Path, label: str) -> None:
     by_label = {cell.label: cell for cell in cells(["claims"], tasks=["rotation"])}
     assert run_cell(by_label["can"], tmp_path, fakes.diverges()).state == "failed"
-    projected = by_label["can-projection"]
+    projected = by_label[label]
     assert run_cell(projected, tmp_path, fakes.diverges()).state == "diverged"
     (value,) = collect([projected], tmp_path)
     assert value["diverged_at"] == 321

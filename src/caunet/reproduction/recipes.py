@@ -46,8 +46,8 @@ class Cell:
 
     @property
     def may_diverge(self) -> bool:
-        """Whether divergence would be a finding: the paper says so of projection."""
-        return self.label == "can-projection"
+        """Whether divergence would be a finding: of projection, and of CAUs that do not compete."""
+        return self.label in ("can-projection", "can-no-competition")
 
     @functools.cached_property  # the grid asks for it all the time
     def name(self) -> str:
@@ -72,6 +72,7 @@ class Cell:
             c.task,
             c.protocol,
             c.pairs,
+            json.dumps(dict(c.photometric), sort_keys=True),
             c.per_image,
             c.patch,
             c.seed,
