@@ -231,6 +231,24 @@ class _Convolutions(nn.Sequential):
         super().__init__(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 2, 3, stride=2))
 
 
+def test_standardised_patches_hide_gain_and_bias_and_files_remember_it(tmp_path: Path) -> None:
+    model = create_model("can", "translation", features="standardise", seed=0)
+    x, y = torch.rand(2, 20, 11, 11, generator=torch.Generator().manual_seed(1)) - 0.5
+    flat = y.flatten(1)
+    by_hand = (
+        0.25 * (flat - flat.mean(1, keepdim=True)) / (flat.var(1, correction=0, keepdim=True) + 6.4e-5) ** 0.5
+    )
+    plain = create_model("can", "translation", seed=0)
+    torch.testing.assert_close(model.features(y[:, None]).flatten(1), by_hand)
+    torch.testing.assert_close(model(x, y), plain(model.features(x[:, None])[:, 0], by_hand))
+    torch.testing.assert_close(model(x, y), model(x, 3.0 * y + 0.4), atol=2e-3, rtol=0)
+    save_weights(model, tmp_path / "w.safetensors")
+    again = load_weights(tmp_path / "w.safetensors")
+    torch.testing.assert_close(again(x, y), model(x, y), atol=0, rtol=0)
+    with pytest.raises(ValueError, match="features takes one of standardise; got 'standardize'"):
+        create_model("can", "translation", features="standardize")
+
+
 def test_features_can_be_a_small_conv_net(tmp_path: Path) -> None:
     f = _Convolutions()
     model = create_model("can", "rotation", 9, features=f, units=5, seed=0)

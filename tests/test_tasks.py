@@ -176,7 +176,7 @@ def test_a_task_can_be_sent_to_another_process():
 @pytest.mark.usefixtures("scratch_registry")
 def test_the_documentation_registers_two_more():
     run_documentation("tasks.md")
-    assert tasks.names() == (*PAPER, "euclidean", "similarity")
+    assert tasks.names() == (*PAPER, "motion", "euclidean", "similarity")
     corner = torch.tensor([[5.0, 0.0]], dtype=torch.float64)
     for name, expected in (("euclidean", (1.0, 7.0)), ("similarity", (1.0, 8.0))):
         task = tasks.get(name)

@@ -1,7 +1,8 @@
 """Tasks: the parameters z of a family of transformations, their ranges, and z -> H.
 
-The paper's five are registered here; `register` adds more (docs/tasks.md shows two). A task's H has its
-origin at the centre of the patch, in pixels, with the convention of `caunet.geometry`.
+The paper's five are registered here, and `motion`, with which whole pictures are aligned; `register` adds
+more (docs/tasks.md shows two). A task's H has its origin at the centre of the patch, in pixels, with the
+convention of `caunet.geometry`.
 """
 
 from __future__ import annotations
@@ -208,6 +209,14 @@ def _read_affine(H: Tensor) -> Tensor:
     return _entries(H, (0, 0), (0, 1), (1, 0), (1, 1)) - H.new_tensor([1.0, 0.0, 0.0, 1.0])
 
 
+def _build_motion(z: Tensor) -> Tensor:
+    return geometry.compose(geometry.translate(z[..., 0], z[..., 1]), geometry.affine(z[..., 2:]))
+
+
+def _read_motion(H: Tensor) -> Tensor:
+    return torch.cat([_read_translation(H), _read_affine(H)], -1)
+
+
 def _read_projective(H: Tensor) -> Tensor:
     return torch.cat([_read_affine(H), _entries(H, (2, 0), (2, 1))], -1)
 
@@ -238,6 +247,16 @@ for _task in (
         geometry.projective,
         _read_projective,
         ("",) * 4 + ("1/pixel",) * 2,
+    ),
+    # What a small patch of a moving picture does: it shifts, and is a little distorted on the way.
+    Task(
+        "motion",
+        _SHIFTS + _LINEAR,
+        (-5.0,) * 2 + (-0.25,) * 4,
+        (5.0,) * 2 + (0.25,) * 4,
+        _build_motion,
+        _read_motion,
+        ("pixels",) * 2 + ("",) * 4,
     ),
 ):
     register(_task)

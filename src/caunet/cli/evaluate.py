@@ -51,6 +51,7 @@ class Evaluate:
     def run(self) -> int:
         """Measure and print."""
         from caunet.data import PairSource, load_images
+        from caunet.data.photometric import Photometric
         from caunet.evaluation import evaluate
         from caunet.models import load_weights
 
@@ -66,6 +67,7 @@ class Evaluate:
             settings["protocol"],
             patch=patch,
             per_image=settings["per_image"],
+            photometric=Photometric.from_json(light) if (light := config.get("photometric")) else None,
             device=self.device,
         )
         if source.task.dim != dim:

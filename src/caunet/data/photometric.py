@@ -6,6 +6,7 @@ own. Everything is drawn from the pair's keys, so a pair with its changes is sti
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,6 +47,20 @@ class Photometric:
                 raise ValueError(f"{name} takes (low, high) with low <= high, got {(low, high)}")
             if name != "bias" and low < 0:
                 raise ValueError(f"{name} takes no negative numbers, got {(low, high)}")
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Sequence[float]]) -> "Photometric":
+        """From a settings file's object, where ranges are lists; an unknown name is an error.
+
+        >>> Photometric.from_json({"blur": [0, 1.5]}).blur
+        (0, 1.5)
+        """
+        unknown = sorted(set(value) - {"gain", "bias", "noise", "blur"})
+        if unknown or not all(len(pair) == 2 for pair in value.values()):
+            raise ValueError(
+                f"photometric takes gain, bias, noise, blur, each [low, high]; got {dict(value)}"
+            )
+        return cls(**{name: (low, high) for name, (low, high) in value.items()})
 
     def apply(self, x: Tensor, y: Tensor, seed: int, epoch: int, index: Tensor) -> tuple[Tensor, Tensor]:
         """Grey levels x and y (B, patch, patch), changed for the pairs ``index`` (B,), as float64."""

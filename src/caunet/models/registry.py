@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from caunet import tasks
+from caunet.models.features import BUILT_IN
 from caunet.models.network import RelationNetwork, dry_run
 from caunet.models.spec import ModelSpec, one_of
 
@@ -81,7 +82,7 @@ def create_model(
     task: str | tasks.Task,
     patch: int = 11,
     *,
-    features: nn.Module | None = None,
+    features: nn.Module | str | None = None,
     feature_size: int | None = None,
     seed: int | None = None,
     generator: torch.Generator | None = None,
@@ -96,6 +97,7 @@ def create_model(
         task: a task or its name; it gives dim(z).
         patch: side of the patches in pixels.
         features: f, from (B, 1, patch, patch) to (B, ...); default identity. Used as it is, not initialised.
+            ``"standardise"`` is a built-in one (:mod:`caunet.models.features`), which files remember.
         feature_size: how many features f makes of an image; found by a run on zeros if not given.
         seed: makes the weights a function of this number alone, on every device, and leaves PyTorch's global
             random state untouched. ``generator`` (on the CPU) does the same from where it stands.
@@ -115,10 +117,14 @@ def create_model(
     if seed is not None and generator is not None:
         raise ValueError("give seed or generator, not both")
     task = tasks.get(task)
+    known = type(features).__qualname__
+    if isinstance(features, str):
+        one_of("features", features, BUILT_IN)
+        known, features = features, BUILT_IN[features]()
     inputs = _input_size(patch, features, feature_size)
     spec = _resolve(name, task, patch, inputs, overrides)
     if features is not None:
-        spec = dataclasses.replace(spec, features=type(features).__qualname__)
+        spec = dataclasses.replace(spec, features=known)
     if seed is not None:
         generator = torch.Generator().manual_seed(seed)
     return build(spec, features, generator).to(device=device, dtype=dtype)
@@ -130,6 +136,8 @@ def build(
     """The network of a spec. With a generator, the global random state is left as it was."""
     # Layers draw from the global generator when they are made, before we draw from ours.
     untouched = contextlib.nullcontext() if generator is None else torch.random.fork_rng(devices=[])
+    if features is None and spec.features in BUILT_IN:
+        features = BUILT_IN[spec.features]()
     with untouched:
         return RelationNetwork(spec, features, generator)
 

@@ -73,7 +73,7 @@ class ModelSpec:
     """With ``output_scale``: z = center + scale * g(h), the decoder working in units of the task's range."""
     output_scale: tuple[float, ...] | None = None
     features: str | None = None
-    """The class of a custom f, for the record; None is the identity."""
+    """The name of a built-in f, or the class of a custom one for the record; None is the identity."""
 
     def __post_init__(self) -> None:
         for field, choices in _CHOICES.items():

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from caunet.errors import CheckpointError
 from caunet.files import atomic_write
+from caunet.models.features import BUILT_IN
 from caunet.models.network import RelationNetwork, dry_run
 from caunet.models.registry import build
 from caunet.models.spec import ModelSpec
@@ -97,7 +98,7 @@ def _spec(path: Path, metadata: dict[str, str]) -> ModelSpec:
 def _check_features(path: Path, spec: ModelSpec, features: nn.Module | None) -> None:
     if spec.features is None and features is not None:
         raise ValueError(f"features: the network in {path} works on pixels, it takes none")
-    if spec.features is not None and features is None:
+    if spec.features is not None and spec.features not in BUILT_IN and features is None:
         raise ValueError(f"features: the network in {path} needs its {spec.features}, pass features=...")
     if features is not None and (size := dry_run(features, spec.patch)) != spec.inputs:
         raise ValueError(f"features makes {size} numbers of a patch, {path} takes {spec.inputs}")

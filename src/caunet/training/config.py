@@ -64,6 +64,8 @@ class TrainConfig:
     """The paper's fixed set of pairs, or every pair new (fresh)."""
     per_image: int = 10
     """Pairs made from each image."""
+    photometric: Mapping[str, Any] = field(default_factory=dict)
+    """Changes of light in all pairs, as ranges: {"gain": [0.8, 1.2], "bias": ..., "noise": ..., "blur": ...}."""
     order: Order = "shuffled"
     """Batches drawn at random without replacement, or as contiguous runs of the stored order."""
     patch: int = 11

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from caunet.data import PairSource, load_images
+from caunet.data.photometric import Photometric
 from caunet.errors import PeerError, TrainingError
 from caunet.evaluation import evaluate
 from caunet.models import RelationNetwork, create_model
@@ -60,7 +61,12 @@ class TrainResult:
 
 def load_sources(config: TrainConfig) -> tuple[PairSource, PairSource]:
     """The training and test pairs of a run; test pairs are always the fixed ones of the test images."""
-    shared = {"per_image": config.per_image, "patch": config.patch, "dtype": getattr(torch, config.dtype)}
+    shared: dict[str, Any] = {
+        "per_image": config.per_image,
+        "patch": config.patch,
+        "dtype": getattr(torch, config.dtype),
+        "photometric": Photometric.from_json(config.photometric) if config.photometric else None,
+    }
     train_images = load_images(config.data, split=config.split, skip_bad=config.skip_bad)
     test_images = load_images(config.data, split=config.test_split, skip_bad=config.skip_bad)
     training = PairSource(
