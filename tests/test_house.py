@@ -28,7 +28,7 @@ ALLOWED = {
     "baselines": {"geometry", "tasks"},
     "evaluation": {"metrics", "tasks", "data", "models", "baselines", "geometry"},
     "training": {"models", "data", "metrics", "optim", "evaluation", "tasks"},
-    "estimation": {"models", "geometry", "sampling", "tasks"},
+    "estimation": {"models", "geometry", "sampling", "tasks", "data"},
     "export": {"models", "tasks"},
     "bench": {"estimation", "geometry", "sampling", "data"},
     "reproduction": {"training", "models", "data", "metrics", "evaluation", "tasks", "baselines", "geometry"},
