@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -36,9 +37,10 @@ def _stop_at(monkeypatch: pytest.MonkeyPatch, step: int, action: Any) -> None:
     monkeypatch.setattr(Update, "__call__", counted)
 
 
-def test_training_is_the_paper_s_update_on_the_scheduled_batches(tmp_path: Path) -> None:
+@pytest.mark.parametrize("schedule", ["step", "cosine"])
+def test_training_is_the_paper_s_update_on_the_scheduled_batches(tmp_path: Path, schedule: str) -> None:
     """Against the loop written out: Adam from PyTorch, the multiplicative update from the paper's formula."""
-    settings = config(updates=25, dtype="float64", decay_every=10, checkpoint_every=0)
+    settings = config(updates=25, dtype="float64", schedule=schedule, decay_every=10, checkpoint_every=0)
     result = train(settings, tmp_path / "run", progress=False, sources=sources)
     assert result.finished
     trained = load_weights(tmp_path / "run" / "weights.safetensors").state_dict()
@@ -49,7 +51,7 @@ def test_training_is_the_paper_s_update_on_the_scheduled_batches(tmp_path: Path)
     adam = torch.optim.Adam(model.decoder.parameters(), lr=0.005)
     source, _ = sources(settings)
     for step in range(25):
-        factor = 0.95 ** (step // 10)
+        factor = 0.95 ** (step // 10) if schedule == "step" else np.cos(np.pi / 2 * step / 25) ** 2
         adam.param_groups[0]["lr"] = 0.005 * factor
         x, y, z = source.batch(*source.schedule(step, 20))
         model.zero_grad()
@@ -275,6 +277,7 @@ def test_tensorboard_gets_the_same_numbers(tmp_path: Path) -> None:
         ({"updates": 2.5}, "updates takes a whole number"),
         ({"rate": -1.0}, "rate takes a positive number, got -1.0"),
         ({"decay": 1.5}, r"decay takes a number in \(0, 1\], got 1.5"),
+        ({"schedule": "linear"}, "schedule takes 'step' or 'cosine', got 'linear'"),
         ({"rule": "sgd"}, "rule takes 'auto', "),
         ({"checkpoint_every": -1}, "checkpoint_every takes a whole number of at least 0"),
     ],

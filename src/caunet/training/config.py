@@ -14,6 +14,7 @@ ValueError: protocol takes 'text' or 'release', got 'texte'
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -24,6 +25,7 @@ __all__ = ["PROFILES", "TrainConfig"]
 Protocol = Literal["text", "release"]
 PairKind = Literal["fixed", "fresh"]
 Order = Literal["shuffled", "contiguous"]
+Schedule = Literal["step", "cosine"]
 Rule = Literal["auto", "multiplicative", "multiplicative-adam", "projection"]
 Compile = Literal["auto", "always", "never"]
 Precision = Literal["float32", "float64"]
@@ -32,6 +34,7 @@ _CHOICES = {
     "protocol": get_args(Protocol),
     "pairs": get_args(PairKind),
     "order": get_args(Order),
+    "schedule": get_args(Schedule),
     "rule": get_args(Rule),
     "compile": get_args(Compile),
     "dtype": get_args(Precision),
@@ -78,8 +81,10 @@ class TrainConfig:
     """Adam's learning rate, for weights of either sign."""
     rate_multiplicative: float = 0.005
     """Learning rate of the rule for non-negative weights."""
+    schedule: Schedule = "step"
+    """How both rates fall: by decay steps (the paper's), or along half a cosine to zero at the last update."""
     decay: float = 0.95
-    """Both rates are multiplied by this ..."""
+    """Schedule step: both rates are multiplied by this ..."""
     decay_every: int = 500
     """... every so many updates."""
     epsilon: float = 1e-20
@@ -126,6 +131,18 @@ class TrainConfig:
                 raise ValueError(f"{name} takes a positive number, got {value!r}")
         if self.decay > 1:
             raise ValueError(f"decay takes a number in (0, 1], got {self.decay!r}")
+
+    def rate_factor(self, step: int) -> float:
+        """What both learning rates are multiplied by at update ``step``, counted from 0.
+
+        >>> TrainConfig().rate_factor(500)
+        0.95
+        >>> TrainConfig(schedule="cosine", updates=1000).rate_factor(500)
+        0.5
+        """
+        if self.schedule == "cosine":
+            return 0.5 + 0.5 * math.cos(math.pi * step / self.updates)
+        return float(self.decay ** (step // self.decay_every))
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a JSON object."""

@@ -206,7 +206,7 @@ class _Loop:
             yield loss.item()
 
     def _set_rates(self) -> None:
-        factor = self.config.decay ** (self.step // self.config.decay_every)
+        factor = self.config.rate_factor(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
 
