@@ -30,7 +30,7 @@ from caunet.errors import DataError
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["MIN_SIDE", "Picture", "PictureError", "read_picture"]
+__all__ = ["MIN_SIDE", "Picture", "PictureError", "read_picture", "read_upright"]
 
 MIN_SIDE = 16
 """Smaller pictures hold too little to be compared (a network's patch alone has 11 pixels a side)."""
@@ -215,3 +215,11 @@ def _unit(values: Tensor, argument: str) -> Tensor:
     # Halved first: the difference of the two could be too large for a number.
     span = high / 2 - low / 2
     return ((wide / 2 - low / 2) / span if span > 0 else torch.zeros_like(wide)).to(torch.float32)
+
+
+def read_upright(path: str | os.PathLike[str], argument: str = "a") -> "Image.Image":
+    """The picture at ``path`` as Pillow's image, upright, transparency on white, to be written elsewhere."""
+    from PIL import Image
+
+    samples, _ = _read(path, argument)
+    return Image.fromarray(samples)
