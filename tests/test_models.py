@@ -210,6 +210,28 @@ def test_weights_are_a_function_of_the_seed_and_leave_the_global_generator() -> 
         assert a.numel() == 1 or not torch.equal(a, c)  # slopes begin alike
 
 
+@pytest.mark.parametrize("name", ["ctn", "bln", "can"])
+def test_contrast_takes_out_a_common_gain_and_offset_and_nothing_else(name: str) -> None:
+    plain, equal = (create_model(name, "rotation", 5, seed=0, contrast=c).double() for c in (None, 0.3))
+    x, y = torch.rand(2, 7, 25, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(equal(x, y), equal(0.25 * x - 0.4, 0.25 * y - 0.4), rtol=1e-3, atol=1e-5)
+    assert (
+        equal.relate(x, y) - equal.relate(x, 0.25 * y)
+    ).abs().max() > 1e-3  # a gain of one patch is still seen
+    # By hand: both patches of a pair about their 50 pixels' mean, times 0.3 over their 50 pixels' deviation.
+    both = np.concatenate([x.numpy(), y.numpy()], axis=1)
+    brought = 0.3 * (both - both.mean(1, keepdims=True)) / np.sqrt(both.var(1, keepdims=True) + 1e-6)
+    a, b = torch.from_numpy(brought).split(25, dim=1)
+    torch.testing.assert_close(equal(x, y), plain(a, b), rtol=1e-9, atol=1e-12)
+
+
+def test_contrast_leaves_flat_pairs_finite() -> None:
+    model = create_model("can", "rotation", 5, seed=0, contrast=0.3)
+    assert model(torch.full((1, 25), 0.2), torch.full((1, 25), 0.2)).isfinite().all()
+    with pytest.raises(ValueError, match="contrast takes a positive number, got 0"):
+        create_model("can", "rotation", contrast=0)
+
+
 def test_target_scale_puts_outputs_in_the_task_s_range() -> None:
     plain, scaled = (create_model("can", "scaling", 5, seed=0, target_scale=flag) for flag in (False, True))
     x, y = _patches(3, 5)

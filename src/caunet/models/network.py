@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from caunet.models.relations import build_competition, build_decoder, build_relation
 from caunet.models.spec import ModelSpec
 
-__all__ = ["RelationNetwork"]
+__all__ = ["CONTRAST_FLOOR", "RelationNetwork", "equal_contrast"]
+
+# A quarter of a grey level (1/255): what is flatter than that is noise, and stays small.
+CONTRAST_FLOOR = 0.001
 
 
 class RelationNetwork(nn.Module):
@@ -67,7 +70,10 @@ class RelationNetwork(nn.Module):
 
     def relate(self, x: Tensor, y: Tensor) -> Tensor:
         """Relation units h (B, units) before the competition."""
-        h: Tensor = self.relation(self._extract("x", x), self._extract("y", y))
+        a, b = self._extract("x", x), self._extract("y", y)
+        if self.model_spec.contrast is not None:
+            a, b = equal_contrast(a, b, self.model_spec.contrast)
+        h: Tensor = self.relation(a, b)
         return h
 
     def _extract(self, name: str, image: Tensor) -> Tensor:
@@ -119,6 +125,23 @@ class RelationNetwork(nn.Module):
             for handle in handles:
                 handle.remove()
         return total
+
+
+def equal_contrast(a: Tensor, b: Tensor, contrast: float) -> tuple[Tensor, Tensor]:
+    """a (B, I) and b (B, J) less their common mean, times the factor that makes their joint deviation ``contrast``.
+
+    What relates the two stays: a pair under one gain and one offset becomes the same pair. (Standardising each
+    patch by itself would change what moved across its border into a change of all its pixels.)
+
+    >>> a, b = torch.tensor([[0.0, 2.0]]), torch.tensor([[4.0, 2.0]])
+    >>> equal_contrast(a, b, 1.0)
+    (tensor([[-1.4142,  0.0000]]), tensor([[1.4142, 0.0000]]))
+    """
+    mean = 0.5 * (a.mean(1, keepdim=True) + b.mean(1, keepdim=True))
+    a, b = a - mean, b - mean
+    variance = 0.5 * (a.square().mean(1, keepdim=True) + b.square().mean(1, keepdim=True))
+    factor = contrast * torch.rsqrt(variance + CONTRAST_FLOOR**2)
+    return a * factor, b * factor
 
 
 def _linear_multiply_adds(module: nn.Module) -> int:

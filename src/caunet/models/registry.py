@@ -45,14 +45,14 @@ _VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 _OVERRIDES: dict[str, frozenset[str]] = {
-    "ctn": frozenset({"hidden", "bias", "target_scale"}),
+    "ctn": frozenset({"hidden", "bias", "contrast", "target_scale"}),
     "bln": frozenset(
         {"units", "rank", "hidden", "bias", "normalisation", "temperature", "response_scale", "nonnegative"}
-        | {"parametrisation", "learning_rule", "target_scale"}
+        | {"parametrisation", "learning_rule", "contrast", "target_scale"}
     ),
     "can": frozenset(
         {"units", "rank", "hidden", "bias", "competition", "temperature", "response_scale", "parametrisation"}
-        | {"learning_rule", "target_scale"}
+        | {"learning_rule", "contrast", "target_scale"}
     ),
 }
 
@@ -102,8 +102,8 @@ def create_model(
         seed: makes the weights a function of this number alone, on every device, and leaves PyTorch's global
             random state untouched. ``generator`` (on the CPU) does the same from where it stands.
         device, dtype: of the network.
-        **overrides: ``units, rank, hidden, bias, competition, temperature, response_scale, normalisation,
-            nonnegative, parametrisation, learning_rule`` as in :class:`caunet.models.ModelSpec`, and
+        **overrides: ``units, rank, hidden, bias, competition, temperature, contrast, response_scale,
+            normalisation, nonnegative, parametrisation, learning_rule`` as in :class:`caunet.models.ModelSpec`, and
             ``target_scale=True``: outputs in units of half the task's range, about its middle.
 
     >>> model = create_model("can", "translation", units=50, rank=2, seed=1)

@@ -61,6 +61,9 @@ class ModelSpec:
     """Of the softmin; small is hard."""
     normalisation: str = "l2"
     """What bilinear units go through: l2, softmax, none."""
+    contrast: float | None = None
+    """Standard deviation that each pair is brought to, both patches by the same factor and about the same mean;
+    None leaves pixels as they are."""
     response_scale: float = 1.0
     """Multiplies what the competition (or normalisation) yields before the decoder sees it."""
     nonnegative: bool = False
@@ -86,8 +89,10 @@ class ModelSpec:
         for field in ("output_center", "output_scale"):
             value = getattr(self, field)
             object.__setattr__(self, field, None if value is None else tuple(map(float, value)))
-        for field in ("temperature", "response_scale"):
+        for field in ("temperature", "response_scale", "contrast"):
             value = getattr(self, field)
+            if field == "contrast" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
                 raise ValueError(f"{field} takes a positive number, got {value!r}")
         for field in ("bias", "nonnegative"):
