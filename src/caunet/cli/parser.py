@@ -12,13 +12,14 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 import caunet
-from caunet.cli import data, evaluate, models, reproduce, train
+from caunet.cli import data, estimate, evaluate, models, reproduce, train
 
 __all__ = ["Command", "parse"]
 
 _ABOUT = """Learn how two images are related, and tell.
 
-Begin with `caunet reproduce --profile quick` (the paper's networks on embedded photographs) or with
+Begin with `caunet estimate a.png b.png --overlay overlay.png` (two pictures of your own), with
+`caunet reproduce --profile quick` (the paper's networks on embedded photographs) or with
 `caunet data show --task rotation --out sample.png` (what they are trained on)."""
 
 
@@ -51,6 +52,7 @@ def parse(arguments: Sequence[str]) -> Command:
 def _tree(arguments: Sequence[str]) -> Any:
     """The union of the subcommands; a profile named in ``arguments`` decides the defaults that help shows."""
     groups: list[Any] = [
+        Annotated[estimate.EstimateCommand, tyro.conf.subcommand("estimate")],
         Annotated[
             _union(data.COMMANDS),
             tyro.conf.subcommand("data", description="Images and pairs: fetch, look, count."),

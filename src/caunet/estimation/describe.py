@@ -59,7 +59,10 @@ def summarise(data: Mapping[str, Any]) -> str:
         ("time", f"{data['seconds'] * 1000:.0f} ms"),
     ]
     lines = [f"{data['model']}, from a ({_size(data['size_a'])}) to b ({_size(data['size_b'])}):"]
-    lines += ["  " + " ".join(f"{value:14.7g}" for value in row) for row in data["matrix"]]
+    lines += [
+        "  " + " ".join(f"{0 if abs(value) < 1e-12 else value:14.7g}" for value in row)
+        for row in data["matrix"]
+    ]
     lines += [f"  {name:<12} {value}" for name, value in rows]
     return "\n".join(lines)
 

@@ -1,0 +1,144 @@
+"""``caunet estimate``: how are these two pictures related?"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from caunet.estimation.result import Estimate
+
+__all__ = ["EstimateCommand"]
+
+UNSURE = 3
+"""Exit code when the answer is less sure than asked for."""
+
+
+@dataclass(frozen=True)
+class EstimateCommand:
+    """Find how picture b is related to picture a: matrix, shift, angle, scale, shear, and how sure that is.
+
+    The matrix maps points of a to points of b, in pixels: x to the right, y down, the centre of the first pixel
+    at (0, 0). Confidence is the probability that the corners are off by less than 1 % of the diagonal on average.
+    The exit code is 0; 3 if the confidence is below --min-confidence; 2 if a picture cannot be used.
+
+    Example: caunet estimate left.jpg right.jpg --out aligned.png --overlay overlay.png
+    """
+
+    a: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="A")]
+    """The first picture (PNG, JPEG, TIFF, BMP, GIF, WebP or PPM, up to 40 megapixels)."""
+    b: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="B")]
+    """The second picture; it may have another size."""
+    model: Literal["translation", "euclidean", "similarity", "affine", "projective"] = "projective"
+    """What may relate them. translation: shift; euclidean: and angle; similarity: and scale; affine: and shear and
+    stretch; projective: and perspective. Take the least that can be: it is the surest."""
+    json: bool = False
+    """Print one JSON object instead of text."""
+    field: bool = False
+    """Put the motions that the matrix was fitted to into the JSON, too."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write b, laid onto the grid of a, to this file. What lies outside of b is black."""
+    overlay: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write both to this file: a in orange, b laid onto it in azure, gray where they agree."""
+    min_confidence: float = 0.5
+    """The confidence below which the exit code is 3 (pictures asked for are written all the same)."""
+    device: str = "cpu"
+    """Where to compute."""
+    threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """CPU threads to use; default: what torch finds."""
+    server: Annotated[str | None, tyro.conf.arg(metavar="URL")] = None
+    """Let a running `caunet serve` do it: its address, such as http://localhost:8000."""
+    timeout: float = 60.0
+    """Seconds to wait for that server."""
+
+    def run(self) -> int:
+        """Estimate, tell, write what was asked for."""
+        self._check()
+        found = self._locally() if self.server is None else self._remotely(self.server)
+        written = self._write(found)
+        if self.json:
+            about = {
+                "a": str(self.a),
+                "b": str(self.b),
+                **{name: str(path) for name, path in written.items()},
+            }
+            print(json.dumps({**about, **found.to_json(field=self.field)}, allow_nan=False))
+        else:
+            print(found.summary())
+            for name, path in written.items():
+                print(f"  {name:<12} {path}")
+        if found.confidence < self.min_confidence:
+            print(
+                f"caunet: confidence {found.confidence:.2f} is below --min-confidence {self.min_confidence:g}",
+                file=sys.stderr,
+            )
+            return UNSURE
+        return 0
+
+    def _check(self) -> None:
+        """Everything that can be wrong without looking at a picture."""
+        from caunet.estimation.overlay import check_output
+
+        if not 0 <= self.min_confidence <= 1:
+            raise ValueError(f"--min-confidence takes a number within 0..1; got {self.min_confidence}")
+        if self.field and not self.json:
+            raise ValueError("--field goes with --json")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"--threads takes a number of at least 1; got {self.threads}")
+        for option, path in (("--out", self.out), ("--overlay", self.overlay)):
+            if path is None:
+                continue
+            check_output(path, option)
+            if path.resolve() in (self.a.resolve(), self.b.resolve()):
+                raise ValueError(f"{option} would overwrite {path}, which is one of the two pictures")
+        if self.out is not None and self.overlay is not None and self.out.resolve() == self.overlay.resolve():
+            raise ValueError(f"--out and --overlay are the same file, {self.out}")
+
+    def _locally(self) -> "Estimate":
+        device = _device(self.device)
+        from caunet.estimation.estimator import Estimator
+
+        return Estimator(self.model, device=device, threads=self.threads)(self.a, self.b)
+
+    def _remotely(self, server: str) -> "Estimate":
+        from caunet.cli.remote import estimate_remotely
+
+        return estimate_remotely(server, self.a, self.b, self.model, timeout=self.timeout)
+
+    def _write(self, found: "Estimate") -> dict[str, Path]:
+        from caunet.estimation.overlay import overlay, save_image
+
+        written: dict[str, Path] = {}
+        if self.out is not None:
+            save_image(_writable(found.warp(self.b), self.out), self.out, "--out")
+            written["aligned"] = self.out
+        if self.overlay is not None:
+            save_image(overlay(self.a, self.b, found), self.overlay, "--overlay")
+            written["overlay"] = self.overlay
+        return written
+
+
+def _writable(image: Any, path: Path) -> Any:
+    """16 bits are kept where the format has them; the others get bytes."""
+    if image.mode.startswith("I") and path.suffix.lower() not in (".png", ".tif", ".tiff", ".pgm", ".ppm"):
+        import numpy as np
+        from PIL import Image
+
+        return Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))
+    return image
+
+
+def _device(name: str) -> Any:
+    """A torch device that is there, or a message instead of a traceback."""
+    import torch
+
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"--device {name} cannot be used here: {reason}") from error
+    return device

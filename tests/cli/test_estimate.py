@@ -1,0 +1,191 @@
+"""``caunet estimate``: what it prints, what it writes, how it ends; the estimator itself is tested elsewhere."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from skimage import data
+
+from caunet import geometry
+from caunet.cli import main
+from caunet.cli.estimate import EstimateCommand
+from caunet.estimation.pictures import read_picture
+from caunet.estimation.result import Estimate, Field
+
+
+def opened(path):
+    with Image.open(path) as image:
+        image.load()
+        return image
+
+
+WIDE = data.astronaut()[100:200, 100:240]
+SHIFT = (12.0, -7.0)
+
+
+def answer(a, b, model="projective", confidence=0.93):
+    field = Field(torch.rand(10, 2), torch.rand(10, 2), torch.ones(10))
+    return Estimate(
+        geometry.translate(*SHIFT),
+        model,
+        confidence=confidence,
+        size_a=read_picture(a, "a").size,
+        size_b=read_picture(b, "b").size,
+        field=field,
+        inliers=torch.arange(10) < 8,
+        seconds=0.0421,
+    )
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A point of a at p lies at p + SHIFT in b."""
+    Image.fromarray(WIDE[10:90, 22:120]).save(tmp_path / "a.png")
+    Image.fromarray(WIDE[17:90, 10:120]).save(tmp_path / "b.png")
+    return [str(tmp_path / name) for name in ("a.png", "b.png")]
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """An estimator that knows the answer; its confidence can be set."""
+    says = {"confidence": 0.93}
+    monkeypatch.setattr(
+        EstimateCommand, "_locally", lambda self: answer(self.a, self.b, self.model, says["confidence"])
+    )
+    return says
+
+
+@pytest.mark.usefixtures("known")
+def test_it_tells_in_words(pictures, capsys):
+    assert main(["estimate", *pictures]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    for words in (
+        "projective, from a (98 x 80) to b (110 x 73)",
+        "12.00 px right, 7.00 px up",
+        "0.00°",
+        "1.0000 (x 1.0000, y 1.0000)",
+        "0.93 (high)",
+        "8 of 10 agree",
+        "42 ms",
+    ):
+        assert words in said.out
+    matrix = [[float(v) for v in line.split()] for line in said.out.splitlines()[1:4]]
+    np.testing.assert_allclose(matrix, [[1, 0, 12], [0, 1, -7], [0, 0, 1]])
+
+
+@pytest.mark.usefixtures("known")
+def test_it_prints_one_json_object(pictures, tmp_path, capsys):
+    out = tmp_path / "out.png"
+    assert main(["estimate", *pictures, "--json", "--model", "affine", "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert said.out.count("\n") == 1
+    assert said.err == ""
+    assert (found["a"], found["b"], found["aligned"]) == (*pictures, str(out))
+    assert found["model"] == "affine"
+    assert found["parameters"]["shift_y"] == -7
+    assert "field" not in found
+    assert Estimate.from_json(found).confidence == 0.93
+    assert main(["estimate", *pictures, "--json", "--field"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["field"]["points"]) == 10
+
+
+@pytest.mark.usefixtures("known")
+def test_the_aligned_picture_lies_on_a(pictures, tmp_path, capsys):
+    out, overlay = tmp_path / "new" / "out.png", tmp_path / "overlay.jpg"
+    assert main(["estimate", *pictures, "--out", str(out), "--overlay", str(overlay)]) == 0
+    assert str(out) in capsys.readouterr().out
+    aligned = np.asarray(opened(out))
+    np.testing.assert_array_equal(aligned[7:], WIDE[17:90, 22:120])
+    assert (aligned[:7] == 0).all()
+    assert opened(overlay).size == (98, 80)
+
+
+@pytest.mark.usefixtures("known")
+def test_16_bits_stay_16_bits(tmp_path, pictures):
+    wide = np.arange(6400, dtype=np.uint16).reshape(80, 80) * 10
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    first = [pictures[0], str(tmp_path / "wide.png")]
+    assert main(["estimate", *first, "--out", str(tmp_path / "o.tif")]) == 0
+    assert np.asarray(opened(tmp_path / "o.tif"))[20, 3] == wide[13, 15]
+    assert main(["estimate", *first, "--out", str(tmp_path / "o.jpg")]) == 0
+    assert opened(tmp_path / "o.jpg").mode == "L"
+
+
+def test_below_the_confidence_asked_for_it_ends_with_3(known, pictures, tmp_path, capsys):
+    known["confidence"] = 0.3
+    out = tmp_path / "out.png"
+    assert main(["estimate", *pictures, "--out", str(out)]) == 3
+    said = capsys.readouterr()
+    assert "0.30 (low): do not rely on it" in said.out
+    assert said.err == "caunet: confidence 0.30 is below --min-confidence 0.5\n"
+    assert out.exists()
+    assert main(["estimate", *pictures, "--min-confidence", "0.3"]) == 0
+    assert main(["estimate", *pictures, "--min-confidence", "0"]) == 0
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--out", "a.txt"], r"--out takes a file name ending in"),
+        (["--overlay", "o.pdf"], r"--overlay takes a file name ending in"),
+        (["--out", "{a}"], "--out would overwrite .*, which is one of the two pictures"),
+        (["--out", "c.png", "--overlay", "./c.png"], "--out and --overlay are the same file"),
+        (["--min-confidence", "2"], r"--min-confidence takes a number within 0\.\.1; got 2"),
+        (["--field"], "--field goes with --json"),
+        (["--threads", "0"], "--threads takes a number of at least 1"),
+        (["--server", "localhost"], r"--server takes an address such as http://localhost:8000"),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_code_2(pictures, words, message, capsys):
+    words = [word.replace("{a}", pictures[0]) for word in words]
+    assert main(["estimate", *pictures, *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert pytest.raises(AssertionError, match=message).matches(AssertionError(said.err))
+
+
+@pytest.mark.usefixtures("known")
+def test_bad_pictures_are_one_line_and_code_2(pictures, tmp_path, capsys):
+    (tmp_path / "text.png").write_text("hello")
+    Image.fromarray(np.zeros((1, 1), np.uint8)).save(tmp_path / "dot.png")
+    for name, words in {
+        "text.png": "not a picture in a known format",
+        "dot.png": "too small: 1 x 1 pixels",
+        "none.png": "cannot be read: No such file or directory",
+        ".": "is a directory",
+    }.items():
+        assert main(["estimate", pictures[0], str(tmp_path / name), "--json"]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith("caunet: b: ")
+        assert said.err.count("\n") == 1
+        assert words in said.err
+
+
+def test_a_device_that_is_not_there(pictures, capsys):
+    assert main(["estimate", *pictures, "--device", "cuda:77"]) == 2
+    assert main(["estimate", *pictures, "--device", "abacus"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("caunet: --device cuda:77 cannot be used here")
+    assert said[1].startswith("caunet: --device abacus cannot be used here")
+    assert len(said) == 2
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["estimate", "--help"])
+    assert end.value.code == 0
+    said = capsys.readouterr().out
+    for words in (
+        "--min-confidence",
+        "Example: caunet estimate",
+        "maps points of a to points of b",
+        "orange",
+    ):
+        assert words in said
