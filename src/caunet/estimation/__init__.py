@@ -1,0 +1,11 @@
+"""Whole pictures: how are these two related?
+
+>>> import caunet.estimation as estimation
+>>> sorted(estimation.__all__)
+['Estimate', 'Estimator', 'Field', 'estimate', 'estimate_many']
+"""
+
+from caunet.estimation.estimator import Estimator, estimate, estimate_many
+from caunet.estimation.result import Estimate, Field
+
+__all__ = ["Estimate", "Estimator", "Field", "estimate", "estimate_many"]

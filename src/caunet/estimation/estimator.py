@@ -1,0 +1,142 @@
+"""``caunet.estimate``: how are these two pictures related?
+
+>>> import numpy as np
+>>> scene = np.random.default_rng(0).random((12, 12)).repeat(8, 0).repeat(8, 1)
+>>> found = estimate(scene[:80, :80], scene[4:84, 6:86], model="translation")
+>>> found.matrix[:2, 2].round().tolist()
+[-6.0, -4.0]
+"""
+
+import contextlib
+import functools
+import time
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from caunet import geometry
+from caunet.errors import CheckpointError
+from caunet.estimation.confidence import confidence
+from caunet.estimation.pictures import read_picture
+from caunet.estimation.pyramid import level_matrix
+from caunet.estimation.register import Registration, register
+from caunet.estimation.result import MODELS, Estimate, Field
+from caunet.models import RelationNetwork, load_weights
+
+__all__ = ["Estimator", "estimate", "estimate_many"]
+
+_AGREES = 1.0  # pixels of the level where motions were measured, up to which one agrees with the answer
+
+
+class Estimator:
+    """Relates pictures; one made for several calls loads its network once.
+
+    Args:
+        model: what may relate the pictures: translation, euclidean, similarity, affine or projective.
+        device: where to compute; the CPU if not given.
+        threads: CPU threads to use in a call; what torch is set to if not given.
+        network: a network for the task ``motion``; the shipped one if not given.
+
+    >>> Estimator("affin")
+    Traceback (most recent call last):
+    ...
+    ValueError: model takes one of translation, euclidean, similarity, affine, projective; got 'affin'
+    """
+
+    def __init__(
+        self,
+        model: str = "projective",
+        *,
+        device: torch.device | str | None = None,
+        threads: int | None = None,
+        network: RelationNetwork | None = None,
+    ) -> None:
+        if model not in MODELS:
+            raise ValueError(f"model takes one of {', '.join(MODELS)}; got {model!r}")
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise ValueError(f"threads takes a whole number of at least 1, got {threads!r}")
+        self.model, self.threads = model, threads
+        self.device = torch.device("cpu" if device is None else device)
+        self.network = _shipped(str(self.device)) if network is None else network.to(self.device).eval()
+        if self.network.model_spec.dim < 2:
+            raise ValueError(f"network takes one whose first two outputs are a shift, got task {network!r}")
+
+    def __call__(self, a: Any, b: Any) -> Estimate:
+        """How picture ``b`` is related to picture ``a``: anything :func:`read_picture` reads."""
+        started = time.perf_counter()
+        first = read_picture(a, "a", device=self.device)
+        second = read_picture(b, "b", device=self.device)
+        with torch.inference_mode(), _threads(self.threads):
+            found = register(first.gray, second.gray, self.network, self.model)
+            field, inliers = _field(found)
+            sure = confidence(found.evidence)
+        return Estimate(
+            matrix=found.H.clone(),
+            model=self.model,
+            confidence=sure,
+            size_a=first.size,
+            size_b=second.size,
+            inliers=inliers,
+            field=field,
+            seconds=time.perf_counter() - started,
+        )
+
+    def many(self, pairs: Iterable[tuple[Any, Any]]) -> list[Estimate]:
+        """One estimate a pair, in order."""
+        return [self(a, b) for a, b in pairs]
+
+
+def estimate(a: Any, b: Any, model: str = "projective", **options: Any) -> Estimate:
+    """How picture ``b`` is related to picture ``a``.
+
+    Args:
+        a, b: paths, bytes of files, PIL images, arrays (H, W[, C]) or tensors ([C,] H, W), of any sizes.
+        model: translation, euclidean, similarity, affine or projective.
+        **options: as :class:`Estimator` takes them.
+    """
+    return Estimator(model, **options)(a, b)
+
+
+def estimate_many(
+    pairs: Iterable[tuple[Any, Any]], model: str = "projective", **options: Any
+) -> list[Estimate]:
+    """:func:`estimate` for each of ``pairs``, with one estimator."""
+    return Estimator(model, **options).many(pairs)
+
+
+@functools.lru_cache(maxsize=4)
+def _shipped(device: str) -> RelationNetwork:
+    file = resources.files("caunet") / "weights" / "motion.safetensors"
+    with resources.as_file(file) as path:
+        if not path.exists():
+            raise CheckpointError("the package holds no weights/motion.safetensors; install it again")
+        return load_weights(path, device=device, dtype=torch.float32)
+
+
+def _field(found: Registration) -> tuple[Field, Tensor]:
+    """The motions in pixels of the pictures, and which of them agree with the answer."""
+    points = geometry.apply(level_matrix(found.level), found.motions.points.cpu().double())
+    target = geometry.apply(level_matrix(found.level), found.targets.cpu().double())
+    error = (geometry.apply(found.H, points) - target).norm(dim=1)
+    agree = error < _AGREES * 2**found.level
+    usable = target.isfinite().all(1)
+    field = Field(
+        points[usable].clone(), (target - points)[usable].clone(), found.motions.weight.cpu()[usable].clone()
+    )
+    return field, (agree & (found.motions.weight.cpu() > 0))[usable].clone()
+
+
+@contextlib.contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    if count is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,67 @@
+"""Motions of small patches, as the relation network sees them.
+
+A patch of a is compared with b's pixels at the places that the present H gives for it, so the network sees only the
+motion that is left. Both are shown to it in both orders: the two answers must be opposite, and how far they are
+from it tells how far a motion can be trusted.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from caunet.estimation.pyramid import places, read
+from caunet.models import RelationNetwork
+
+__all__ = ["Motions", "measure", "raster"]
+
+
+class Motions(NamedTuple):
+    """Of patches centred at ``points`` (N, 2): what is left to move, ``motion`` (N, 2), and its trust (N,).
+
+    Both are in pixels of the level; a's content at ``points`` is found in b at H (points + motion).
+    """
+
+    points: Tensor
+    motion: Tensor
+    weight: Tensor
+    disagreement: Tensor
+
+
+def raster(size: tuple[int, int], patch: int, count: int, device: torch.device) -> Tensor:
+    """Centres (N, 2) of about ``count`` patches spread evenly over a picture, all of them inside it."""
+    height, width = size
+    half = patch // 2
+    room_y, room_x = max(height - patch, 0), max(width - patch, 0)
+    step = max(((room_y + 1) * (room_x + 1) / count) ** 0.5, 1.0)
+    rows = torch.linspace(0, room_y, max(round(room_y / step) + 1, 1), device=device).round() + half
+    columns = torch.linspace(0, room_x, max(round(room_x / step) + 1, 1), device=device).round() + half
+    y, x = torch.meshgrid(rows, columns, indexing="ij")
+    return torch.stack([x, y], -1).reshape(-1, 2)
+
+
+def measure(network: RelationNetwork, a: Tensor, b: Tensor, H: Tensor, points: Tensor) -> Motions:
+    """The motions left at ``points`` (N, 2), whole pixels, between a (H, W) and b (H, W) under ``H`` (3, 3)."""
+    side = network.model_spec.patch
+    offset = torch.arange(side, device=a.device, dtype=a.dtype) - side // 2
+    grid = torch.stack(torch.meshgrid(offset, offset, indexing="xy"), -1).reshape(-1, 2)
+    spots = points[:, None] + grid
+    columns = spots[..., 0].long().clamp(0, a.shape[1] - 1)
+    rows = spots[..., 1].long().clamp(0, a.shape[0] - 1)
+    first = a.reshape(-1)[rows * a.shape[1] + columns]
+    homogeneous = torch.cat([spots, torch.ones_like(spots[..., :1])], -1).reshape(-1, 3)
+    where, inside = places(H, homogeneous, (b.shape[0], b.shape[1]))
+    second = read(b, where).view(len(points), -1)
+    z = network(torch.cat([first, second]), torch.cat([second, first]))[:, :2]
+    forward, backward = z.view(2, -1, 2)
+    share = inside.view(len(points), -1).to(a.dtype).mean(1)
+    disagreement = (forward + backward).norm(dim=1)
+    contrast = torch.minimum(first.std(1), second.std(1))
+    texture = contrast.square() / (contrast.square() + _FAINT**2)
+    agreement = 1 / (1 + disagreement.square() / _AGREE**2)
+    weight = texture * agreement * (share * 2 - 1).clamp_min(0)
+    return Motions(points, 0.5 * (forward - backward), weight, disagreement)
+
+
+_FAINT = 0.02  # contrast (standard deviation of grey levels) at which a patch has half of its say
+_AGREE = 1.0  # disagreement in pixels at which a motion has half of its say
