@@ -2,10 +2,11 @@
 
 >>> import caunet.estimation as estimation
 >>> sorted(estimation.__all__)
-['Estimate', 'Estimator', 'Field', 'estimate', 'estimate_many']
+['DenseRelations', 'Estimate', 'Estimator', 'Field', 'estimate', 'estimate_many']
 """
 
+from caunet.estimation.dense import DenseRelations
 from caunet.estimation.estimator import Estimator, estimate, estimate_many
 from caunet.estimation.result import Estimate, Field
 
-__all__ = ["Estimate", "Estimator", "Field", "estimate", "estimate_many"]
+__all__ = ["DenseRelations", "Estimate", "Estimator", "Field", "estimate", "estimate_many"]
