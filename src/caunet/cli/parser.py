@@ -12,7 +12,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 import caunet
-from caunet.cli import data, estimate, evaluate, models, reproduce, train
+from caunet.cli import data, estimate, evaluate, export, models, reproduce, train, weights
 
 __all__ = ["Command", "parse"]
 
@@ -50,7 +50,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
 
 def _tree(arguments: Sequence[str]) -> Any:
-    """The union of the subcommands; a profile named in ``arguments`` decides the defaults that help shows."""
+    """The union of the subcommands; a profile and model named in ``arguments`` decide the defaults that help shows."""
     groups: list[Any] = [
         Annotated[estimate.EstimateCommand, tyro.conf.subcommand("estimate")],
         Annotated[
@@ -59,11 +59,19 @@ def _tree(arguments: Sequence[str]) -> Any:
         ],
         Annotated[
             train.Train,
-            tyro.conf.subcommand("train", default=train.Train.for_profile(_named(arguments, "--profile"))),
+            tyro.conf.subcommand(
+                "train",
+                default=train.Train.for_profile(_named(arguments, "--profile"), _named(arguments, "--model")),
+            ),
         ],
         Annotated[evaluate.Evaluate, tyro.conf.subcommand("evaluate")],
         Annotated[reproduce.Reproduce, tyro.conf.subcommand("reproduce")],
         Annotated[models.Models, tyro.conf.subcommand("models")],
+        Annotated[export.Export, tyro.conf.subcommand("export")],
+        Annotated[
+            _union(weights.COMMANDS),
+            tyro.conf.subcommand("weights", description="Networks that come with the package: list, pack."),
+        ],
     ]
     return functools.reduce(operator.or_, groups)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reproduce"]
 
-RecipeName = Literal["released", "written", "claims", "control"]
+RecipeName = Literal["released", "written", "claims", "control", "best"]
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,12 @@ class Reproduce:
     Example: caunet reproduce --profile quick --recipe released --tasks translation --report
     """
 
-    profile: Literal["quick", "paper"] = "quick"
-    """quick: the schedule compressed into a minute or so a network; paper: the paper's 200,000 updates."""
-    recipe: tuple[RecipeName, ...] = ("written",)
+    profile: Literal["quick", "paper", "best"] = "quick"
+    """quick: the schedule compressed into a minute or so a network; paper: the paper's 200,000 updates; best: every
+    network at its best, in two sizes (the recipe of the same name)."""
+    recipe: tuple[RecipeName, ...] | None = None
     """As the paper's text has it (written), as its authors' scripts did (released), its sentences tested
-    (claims), CAN on rotation at full length (control). Several may be given."""
+    (claims), CAN on rotation at full length (control). Several may be given; default: written."""
     tasks: tuple[str, ...] = ("translation", "rotation", "scaling", "affine", "projective")
     """Which tasks."""
     models: tuple[str, ...] = ("ctn", "bln", "can")
@@ -79,7 +80,7 @@ class Reproduce:
         data = self.data or ("photos" if self.profile == "quick" else "cifar10")
         load_images(data, split="test")
         found = cells(
-            self.recipe,
+            self._recipes,
             tasks=self.tasks,
             models=self.models,
             seeds=self.seeds,
@@ -89,8 +90,12 @@ class Reproduce:
             data=data,
         )
         if not found:
-            raise ValueError(f"recipe {', '.join(self.recipe)} has no runs for {', '.join(self.tasks)}")
+            raise ValueError(f"recipe {', '.join(self._recipes)} has no runs for {', '.join(self.tasks)}")
         return found
+
+    @property
+    def _recipes(self) -> tuple[str, ...]:
+        return self.recipe or (("best",) if self.profile == "best" else ("written",))
 
     def _conclude(self, cells: "list[Cell]", state: "GridState") -> None:
         """Tables of what is finished, what failed, and how to go on."""
@@ -125,9 +130,15 @@ class Reproduce:
         from caunet.reproduction.tables import MEASURES, caption, make_table, rich_table
 
         console = Console()
-        for recipe in self.recipe:
+        if any(result["recipe"] == "best" for result in found):
+            from rich.markdown import Markdown
+
+            from caunet.reproduction.best import best_markdown
+
+            console.print(Markdown(best_markdown(found)))
+        for recipe in self._recipes:
             chosen = [result for result in found if result["recipe"] == recipe]
-            if not chosen or recipe == "claims":
+            if not chosen or recipe in ("claims", "best"):
                 continue
             for measure in MEASURES:
                 note = f"{recipe}: {caption(chosen)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from caunet.training.config import PROFILES, TrainConfig
+from caunet.training.config import BEST, PROFILES, TrainConfig, profile_settings
 
 __all__ = ["Settings", "Train"]
 
@@ -30,14 +30,15 @@ class Train:
     """Train one network on one task, and measure it on all test pairs.
 
     Every setting can be given; a profile sets the rest: `quick` takes about a minute on two cores, `paper` is the
-    paper's 200,000 updates. Ctrl-C saves; the same command with --resume goes on, to the same bits.
+    paper's 200,000 updates, `best` the settings and the learning rule that did best. Ctrl-C saves; the same command
+    with --resume goes on, to the same bits.
 
     Example: caunet train --profile quick --model can --task rotation --out runs/rotation
     """
 
     out: Path | None = None
     """Directory of the run; default runs/MODEL-TASK-PROTOCOL-seedN."""
-    profile: Literal["quick", "paper"] = "paper"
+    profile: Literal["quick", "paper", "best"] = "paper"
     """Which settings to start from."""
     resume: bool = False
     """Continue the newest checkpoint in --out."""
@@ -50,10 +51,12 @@ class Train:
     config: Settings = field(default_factory=Settings)
 
     @classmethod
-    def for_profile(cls, profile: str | None) -> "Train":
-        """Arguments whose defaults are those of ``profile`` (an unknown one is the parser's to refuse)."""
-        known = profile if profile in PROFILES else "paper"
-        return cls(profile=known, config=Settings(**PROFILES[known]))  # type: ignore[arg-type]
+    def for_profile(cls, profile: str | None, model: str | None = None) -> "Train":
+        """Arguments whose defaults are those of ``profile`` (unknown names are refused later, with a message)."""
+        known = profile if profile in (*PROFILES, "best") else "paper"
+        network = model if model and model.partition("-")[0] in BEST else "can"
+        settings = Settings(**profile_settings(known, network))
+        return cls(profile=known, config=settings)  # type: ignore[arg-type]
 
     def run(self) -> int:
         """Train; 0 when finished, 130 when interrupted."""

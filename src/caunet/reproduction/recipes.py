@@ -9,6 +9,9 @@
     the paper's sentences put to the test: variants of ``written``, on rotation and translation.
 ``control``
     CAN on rotation, as written, with the paper's full 200,000 updates.
+``best``
+    every network at its best: fresh pairs of equal contrast, the combined learning rule for CAN; with Table I's
+    layers and at equal size (docs/learning-rule.md).
 
 >>> released("rotation", "can").adam_reset, dict(released("rotation", "can").model_options)
 (True, {'bias': False})
@@ -24,9 +27,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from caunet.training.config import PROFILES, TrainConfig
+from caunet.training.config import TrainConfig, profile_settings
 
-__all__ = ["CLAIM_TASKS", "MODELS", "RECIPES", "TASKS", "VARIANTS", "Cell", "cells", "released", "written"]
+__all__ = [
+    "CLAIM_TASKS",
+    "MODELS",
+    "RECIPES",
+    "SIZES",
+    "TASKS",
+    "VARIANTS",
+    "Cell",
+    "best",
+    "cells",
+    "released",
+    "written",
+]
 
 TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 MODELS = ("ctn", "bln", "can")
@@ -34,6 +49,11 @@ CLAIM_TASKS = ("translation", "rotation")
 
 # The networks of the claims: the paper's three, and what they are held against.
 VARIANTS = (*MODELS, "can-no-competition", "can-wta", "can-projection", "bln-nonnegative", "bln-softmax")
+
+# Both size classes of the recipe best: Table I's layers, and CTN's number of parameters. On translation, where
+# four rank-one terms cannot represent a shift, CAN is also tried at a larger rank.
+SIZES = {"ctn": ("ctn",), "bln": ("bln", "bln-600"), "can": ("can", "can-600")}
+HIGHER_RANK = "can-rank16"
 
 
 @dataclass(frozen=True)
@@ -113,6 +133,12 @@ def released(task: str, model: str, seed: int = 0, **changes: Any) -> TrainConfi
     return config.replace(**changes)
 
 
+def best(task: str, model: str, seed: int = 0, **changes: Any) -> TrainConfig:
+    """A network at its best: the settings of the profile ``best``, on CIFAR-10."""
+    config = TrainConfig(task=task, model=model, seed=seed, data="cifar10", **profile_settings("best", model))
+    return config.replace(**changes)
+
+
 def _table(recipe: str, make: Callable[..., TrainConfig]) -> Callable[..., list[Cell]]:
     def build(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
         return [Cell(recipe, model, make(task, model, seed, **changes)) for task in tasks for model in models]
@@ -136,11 +162,28 @@ def _control(tasks: Sequence[str], models: Sequence[str], seed: int, changes: di
     return [Cell("control", "can", written("rotation", "can", seed, **(changes | {"updates": 200_000})))]
 
 
+def _best(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+    kept = {name: value for name, value in changes.items() if name in ("updates", "data")}
+    wanted = changes.get("protocol")
+    found = []
+    for task in tasks:
+        for protocol in ("release", "text") if task == "translation" else ("text",):
+            if wanted not in (None, protocol):
+                continue
+            labels = [label for model in models for label in SIZES.get(model, (model,))]
+            labels += [HIGHER_RANK] if task == "translation" and "can" in models else []
+            found += [
+                Cell("best", label, best(task, label, seed, protocol=protocol, **kept)) for label in labels
+            ]
+    return found
+
+
 RECIPES: dict[str, Callable[..., list[Cell]]] = {
     "released": _table("released", released),
     "written": _table("written", written),
     "claims": _claims,
     "control": _control,
+    "best": _best,
 }
 
 
@@ -154,11 +197,9 @@ def schedule(profile: str, updates: int | None = None) -> dict[str, Any]:
     >>> schedule("quick", 6_000)["decay_every"]
     50
     """
-    if profile not in PROFILES:
-        raise ValueError(f"profile takes {' or '.join(sorted(PROFILES))}, got {profile!r}")
     if updates is not None and updates < 1:
         raise ValueError(f"updates takes a whole number of at least 1, got {updates}")
-    settings = dict(PROFILES[profile])
+    settings = {} if profile == "best" else profile_settings(profile)
     if updates is not None:
         settings["updates"] = updates
         if "decay_every" in settings:
@@ -190,6 +231,10 @@ def cells(
     for recipe in recipes:
         if recipe not in RECIPES:
             raise ValueError(f"recipe takes one of {', '.join(RECIPES)}, got {recipe!r}")
+        if (profile == "best") != (recipe == "best"):
+            raise ValueError(
+                f"recipe best goes with profile best, got recipe {recipe!r}, profile {profile!r}"
+            )
         for seed in range(seeds):
             found += RECIPES[recipe](tasks, models, seed, dict(changes))
     return found

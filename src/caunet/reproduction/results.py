@@ -115,7 +115,10 @@ def _short(value: float | None) -> float | None:
 
 def result_name(cell: Cell) -> str:
     """The file name of a cell's result: one a task, network and seed."""
-    return f"{cell.config.task}-{cell.label}-seed{cell.config.seed}.json"
+    task = cell.config.task
+    if cell.recipe == "best" and cell.config.protocol == "release":
+        task = f"integer-{task}"  # the one recipe that has a task in both protocols
+    return f"{task}-{cell.label}-seed{cell.config.seed}.json"
 
 
 def collect(cells: Iterable[Cell], out: Path, results: Path | None = None) -> list[dict[str, Any]]:

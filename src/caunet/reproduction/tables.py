@@ -215,7 +215,7 @@ def document(results: Sequence[Result]) -> str:
 def fill(path: Path, text: str, section: str = "results") -> bool:
     """Put ``text`` between the markers of ``section`` in ``path``; whether that changed anything."""
     before = path.read_text(encoding="utf-8")
-    first, last = f"<!-- {section}:begin -->", f"<!-- {section}:end -->"
+    first, last = _marker(section), f"<!-- {section}:end -->"
     head, begin, rest = before.partition(first)
     _, end, tail = rest.partition(last)
     if not begin or not end:
@@ -228,14 +228,24 @@ def fill(path: Path, text: str, section: str = "results") -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """``python -m caunet.reproduction.tables [RESULTS [FILE...]]``; by default what is committed."""
+    from caunet.reproduction.best import best_markdown
     from caunet.reproduction.results import load
 
     folder, *names = arguments or ["results"]
-    text = document(load(Path(folder)))
-    for name in names or ["README.md", "docs/reproduction.md"]:
-        state = "updated" if fill(Path(name), text) else "was up to date"
-        sys.stdout.write(f"{name} {state}\n")
+    found = load(Path(folder))
+    text, best = document(found), best_markdown(found)
+    for name in names or ["README.md", "docs/reproduction.md", "docs/learning-rule.md"]:
+        path = Path(name)
+        marked = [section for section in ("results", "best") if _marker(section) in path.read_text("utf-8")]
+        changed = [
+            fill(path, best if section == "best" else text, section) for section in marked or ["results"]
+        ]
+        sys.stdout.write(f"{name} {'updated' if any(changed) else 'was up to date'}\n")
     return 0
+
+
+def _marker(section: str) -> str:
+    return f"<!-- {section}:begin -->"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What a run is: one dataclass, stored as JSON beside its results.
 
-The defaults are the paper's settings (Section VI-D). A *profile* changes how long a run takes, never what is learned:
-``paper`` is the paper's schedule, ``quick`` the same schedule compressed into about a minute on two cores.
+The defaults are the paper's settings (Section VI-D). A *profile* is where settings start from: ``paper`` is the paper's
+schedule, ``quick`` the same schedule compressed into about a minute on two cores, ``best`` the settings under which
+each network did best on validation images (docs/learning-rule.md).
 
 >>> config = TrainConfig(task="translation", model="can", updates=1000)
 >>> TrainConfig.from_json(config.to_json()) == config
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-__all__ = ["PROFILES", "TrainConfig"]
+__all__ = ["BEST", "PROFILES", "TrainConfig", "profile_settings"]
 
 # The command line shows these as choices; configurations read from files are checked against them too.
 Protocol = Literal["text", "release"]
@@ -163,6 +164,27 @@ class TrainConfig:
         return dataclasses.replace(self, **changes)
 
 
+_SHARED: dict[str, Any] = {
+    "pairs": "fresh",
+    "updates": 20_000,
+    "schedule": "cosine",
+    "rate": 0.002,
+    "test_every": 2_000,
+    "checkpoint_every": 4_000,
+}
+# One setting a network, for all tasks; chosen on validation images, see docs/learning-rule.md.
+BEST: dict[str, dict[str, Any]] = {
+    "ctn": {**_SHARED, "model_options": {"contrast": 1.0, "target_scale": True}},
+    "bln": {**_SHARED, "model_options": {"contrast": 1.0, "target_scale": True}},
+    "can": {
+        **_SHARED,
+        "rule": "multiplicative-adam",
+        "rule_options": {"mix": 0.04},
+        "rate_multiplicative": 0.05,
+        "model_options": {"contrast": 0.1, "response_scale": 30.0, "target_scale": True},
+    },
+}
+
 # The paper's schedule has all but stopped after 60,000 of its 200,000 updates (0.95 ** 120 = 0.002);
 # a quick run goes through the same 120 decays.
 PROFILES: dict[str, dict[str, Any]] = {
@@ -175,3 +197,19 @@ PROFILES: dict[str, dict[str, Any]] = {
         "test_pairs": 5_000,
     },
 }
+
+
+def profile_settings(profile: str, model: str = "can") -> dict[str, Any]:
+    """The settings that ``profile`` gives ``model`` instead of the defaults.
+
+    >>> profile_settings("paper"), profile_settings("best", "can-600")["rule"]
+    ({}, 'multiplicative-adam')
+    """
+    if profile == "best":
+        base = model.partition("-")[0]
+        if base not in BEST:
+            raise ValueError(f"profile best knows {', '.join(BEST)} and their variants, got model {model!r}")
+        return dict(BEST[base])
+    if profile not in PROFILES:
+        raise ValueError(f"profile takes {', '.join(sorted([*PROFILES, 'best']))}, got {profile!r}")
+    return dict(PROFILES[profile])

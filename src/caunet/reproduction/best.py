@@ -1,0 +1,95 @@
+"""The table "at their best": three networks, two sizes, six rows; made from results of the recipe ``best``."""
+
+import statistics
+from collections.abc import Sequence
+
+from caunet.reproduction.recipes import HIGHER_RANK, SIZES
+from caunet.reproduction.tables import Result, caption, show, show_ratio
+
+__all__ = ["ROWS", "best_markdown"]
+
+# (task, protocol) -> what the row is called
+ROWS = {
+    ("translation", "release"): "Translation, integers",
+    ("translation", "text"): "Translation",
+    ("rotation", "text"): "Rotation",
+    ("scaling", "text"): "Scaling",
+    ("affine", "text"): "Affine",
+    ("projective", "text"): "Projective",
+}
+CLASSES = {
+    "Table I's layers": ("ctn", "bln", "can"),
+    "Equal parameters": tuple(labels[-1] for labels in SIZES.values()),
+}
+
+
+def best_markdown(results: Sequence[Result]) -> str:
+    """Both tables in Markdown, the lowest error of a row in bold; empty when nothing was run."""
+    chosen = [result for result in results if result["recipe"] == "best"]
+    if not chosen:
+        return ""
+    parts = [
+        f"{caption(chosen)} at most. Parameter error; mean ± standard deviation where there are several seeds."
+    ]
+    parts += [f"*{title}*\n\n{_table(chosen, labels)}" for title, labels in CLASSES.items()]
+    higher = _higher_rank(chosen)
+    return "\n\n".join([*parts, higher] if higher else parts) + "\n"
+
+
+def _table(results: Sequence[Result], labels: Sequence[str]) -> str:
+    sizes = {label: _parameters(results, label) for label in labels}
+    heads = [
+        "Task",
+        *(f"{label.partition('-')[0].upper()}{sizes[label]}" for label in labels),
+        "CAN / best rival",
+    ]
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + "--:|" * (len(heads) - 1)]
+    for (task, protocol), name in ROWS.items():
+        errors = {label: _errors(results, task, protocol, label) for label in labels}
+        if not any(errors.values()):
+            continue
+        means = {label: statistics.fmean(values) for label, values in errors.items() if values}
+        lowest = min(show(mean) for mean in means.values() if mean == min(means.values()))
+        fields = [name]
+        for label in labels:
+            text = _figure(errors[label])
+            best = label in means and len(means) > 1 and show(means[label]) == lowest
+            fields.append(f"**{text}**" if best else text)
+        lines.append("| " + " | ".join([*fields, _against_rivals(means)]) + " |")
+    return "\n".join(lines)
+
+
+def _against_rivals(means: dict[str, float]) -> str:
+    can = [mean for label, mean in means.items() if label.startswith("can")]
+    rivals = [mean for label, mean in means.items() if not label.startswith("can")]
+    return show_ratio(can[0] / min(rivals)) if can and rivals else "–"
+
+
+def _higher_rank(results: Sequence[Result]) -> str:
+    """What a larger rank brings on translation, and what it costs."""
+    found = []
+    for (task, protocol), name in ROWS.items():
+        if values := _errors(results, task, protocol, HIGHER_RANK):
+            found.append(f"{name.lower()} {_figure(values)}")
+    if not found:
+        return ""
+    size = _parameters(results, HIGHER_RANK).strip(" ()")
+    return f"CAN with rank 16 instead of 4 ({size} parameters): {'; '.join(found)}."
+
+
+def _errors(results: Sequence[Result], task: str, protocol: str, label: str) -> list[float]:
+    same = [r for r in results if (r["task"], r["protocol"], r["model"]) == (task, protocol, label)]
+    return [r["parameter_error"] for r in same]
+
+
+def _parameters(results: Sequence[Result], label: str) -> str:
+    """The size of a network in thousands, over its tasks: " (331k)"."""
+    found = sorted({round(r["parameters"] / 1000) for r in results if r["model"] == label})
+    return f" ({found[0]}k)" if found else ""
+
+
+def _figure(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    text = show(statistics.fmean(values))
+    return f"{text} ± {show(statistics.stdev(values))}" if len(values) > 1 else text
