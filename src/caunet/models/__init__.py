@@ -5,7 +5,7 @@
     y ─▶ f ─▶ b ─┘
 
 ``spec`` says what a network is, ``network`` is the network, ``initialise`` draws its first weights,
-``registry`` knows networks by name, ``weights`` keeps them in files.
+``registry`` knows networks by name, ``weights`` keeps them in files, ``pretrained`` are files that come along.
 
 >>> import torch
 >>> model = create_model("can", "rotation", seed=0)
@@ -16,6 +16,7 @@ torch.Size([5, 1])
 """
 
 from caunet.models.network import RelationNetwork
+from caunet.models.pretrained import card, load_pretrained, pretrained_names
 from caunet.models.registry import create_model, describe_model, list_models
 from caunet.models.spec import ModelSpec
 from caunet.models.weights import load_weights, save_weights
@@ -23,9 +24,12 @@ from caunet.models.weights import load_weights, save_weights
 __all__ = [
     "ModelSpec",
     "RelationNetwork",
+    "card",
     "create_model",
     "describe_model",
     "list_models",
+    "load_pretrained",
     "load_weights",
+    "pretrained_names",
     "save_weights",
 ]

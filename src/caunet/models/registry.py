@@ -82,6 +82,7 @@ def create_model(
     task: str | tasks.Task,
     patch: int = 11,
     *,
+    pretrained: bool = False,
     features: nn.Module | str | None = None,
     feature_size: int | None = None,
     seed: int | None = None,
@@ -90,12 +91,14 @@ def create_model(
     dtype: torch.dtype | None = None,
     **overrides: Any,
 ) -> RelationNetwork:
-    """Build the network ``name`` for ``task``, with fresh weights.
+    """Build the network ``name`` for ``task``, with fresh weights (or those that come with the package).
 
     Args:
         name: one of :func:`list_models`.
         task: a task or its name; it gives dim(z).
         patch: side of the patches in pixels.
+        pretrained: take the weights that come with the package (``caunet weights list`` names them), and with
+            them everything the network is: nothing else can then be chosen but ``device`` and ``dtype``.
         features: f, from (B, 1, patch, patch) to (B, ...); default identity. Used as it is, not initialised.
             ``"standardise"`` is a built-in one (:mod:`caunet.models.features`), which files remember.
         feature_size: how many features f makes of an image; found by a run on zeros if not given.
@@ -117,6 +120,9 @@ def create_model(
     if seed is not None and generator is not None:
         raise ValueError("give seed or generator, not both")
     task = tasks.get(task)
+    if pretrained:
+        chosen = {"features": features, "feature_size": feature_size, "seed": seed, "generator": generator}
+        return _shipped(name, task, patch, chosen | overrides).to(device=device, dtype=dtype)
     known = type(features).__qualname__
     if isinstance(features, str):
         one_of("features", features, BUILT_IN)
@@ -128,6 +134,20 @@ def create_model(
     if seed is not None:
         generator = torch.Generator().manual_seed(seed)
     return build(spec, features, generator).to(device=device, dtype=dtype)
+
+
+def _shipped(name: str, task: tasks.Task, patch: int, chosen: Mapping[str, Any]) -> RelationNetwork:
+    """The network that comes with the package, if nothing was chosen that it does not have."""
+    from caunet.models.pretrained import load_pretrained  # which builds its network here
+
+    one_of("model", name, _VARIANTS)
+    given = [option for option, value in chosen.items() if value is not None]
+    if given:
+        raise ValueError(f"pretrained=True takes the network as it was trained, without {', '.join(given)}")
+    model = load_pretrained(f"{name}-{task.name}")
+    if model.model_spec.patch != patch:
+        raise ValueError(f"patch: {name}-{task.name} was trained on {model.model_spec.patch}, got {patch}")
+    return model
 
 
 def build(

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ModelSpec", "one_of"]
+__all__ = ["ModelSpec", "near", "one_of"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "relation": ("concatenation", "bilinear", "contrast-association"),
@@ -124,9 +124,13 @@ def one_of(field: str, value: object, choices: Iterable[str]) -> None:
     choices = list(choices)
     if value in choices:
         return
-    near = difflib.get_close_matches(str(value), choices, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ValueError(f"{field} takes one of {', '.join(choices)}; got {value!r}{hint}")
+    raise ValueError(f"{field} takes one of {', '.join(choices)}; got {value!r}{near(value, choices)}")
+
+
+def near(value: object, choices: Iterable[str]) -> str:
+    """A hint at the choice that ``value`` is most like, or nothing."""
+    found = difflib.get_close_matches(str(value), list(choices), n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _whole(field: str, value: object, note: str = "") -> None:

@@ -1,0 +1,59 @@
+"""``caunet export``: a network as one ONNX file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from caunet.models import RelationNetwork
+
+__all__ = ["Export"]
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a network to one ONNX file (opset 18), for any number of pairs at a time.
+
+    Its inputs are x and y, (batch, patch, patch) float32 in [-0.5, 0.5]; its output is z. ONNX Runtime must answer as
+    torch does on 100 pairs, or no file is written. Needs the extra: pip install caunet[export]
+
+    Example: caunet export --model can --task rotation rotation.onnx
+    """
+
+    out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT.onnx")]
+    """The file to write."""
+    model: str | None = None
+    """The network: ctn, bln, can, or any other whose weights are given."""
+    task: str | None = None
+    """The task: translation, rotation, scaling, affine, projective."""
+    weights: Annotated[Path, tyro.conf.arg(metavar="FILE|RUN|pretrained")] = Path("pretrained")
+    """Weights: a .safetensors file or a run directory, which know their network and task; or those in the package
+    (`caunet weights list` names them)."""
+
+    def run(self) -> int:
+        """Load, translate, check, write."""
+        from caunet.export import export_onnx
+
+        model = self._load()
+        export_onnx(model, self.out)
+        print(f"{self.out}  {model.spec['name']} for {model.spec['task']}, checked on 100 pairs")
+        return 0
+
+    def _load(self) -> "RelationNetwork":
+        from caunet.models import create_model, load_weights
+
+        if self.weights == Path("pretrained"):
+            if self.model is None or self.task is None:
+                raise ValueError("say which network: --model can --task rotation, or --weights FILE")
+            return create_model(self.model, self.task, pretrained=True)
+        path = self.weights / "weights.safetensors" if self.weights.is_dir() else self.weights
+        model = load_weights(path)
+        for option, wanted in (("name", self.model), ("task", self.task)):
+            if wanted is not None and wanted != model.spec[option]:
+                flag = "--model" if option == "name" else "--task"
+                raise ValueError(
+                    f"{flag} {wanted}: {path} holds {model.spec['name']} for {model.spec['task']}"
+                )
+        return model

@@ -1,0 +1,157 @@
+"""``caunet weights``: the networks that come with the package, and how one gets there."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from caunet.models import RelationNetwork
+    from caunet.training import TrainConfig
+
+__all__ = ["COMMANDS", "List", "Pack", "training_command"]
+
+
+@dataclass(frozen=True)
+class List:
+    """List the networks that come with the package: what they are for, how good, how large.
+
+    In Python: create_model("can", "rotation", pretrained=True), or load_pretrained("can-rotation").
+    """
+
+    json: bool = False
+    """Print the model cards as JSON: data, recipe, command, commit, errors, hash."""
+    markdown: bool = False
+    """Print the table as it stands in docs/models.md."""
+
+    def run(self) -> int:
+        """Print."""
+        from caunet.models.pretrained import card, cards_table, pretrained_names
+
+        cards = {name: card(name) for name in pretrained_names()}
+        if self.json:
+            print(json.dumps(cards, indent=2))
+        elif self.markdown:
+            print(cards_table())
+        elif not cards:
+            print("This package has no weights.")
+        else:
+            _show(cards)
+        return 0
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Make a finished run one of the networks that come with the package.
+
+    It is measured on the test pairs of its run, in full and in half precision; if half precision costs more than 1 %
+    it is refused. Then NAME.safetensors and NAME.json, its card, are written.
+
+    Example: caunet weights pack runs/can-rotation-text-seed0 can-rotation
+    """
+
+    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """Directory of a finished run."""
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
+    """MODEL-TASK, such as can-rotation; that is how create_model finds it."""
+    precision: Literal["float16", "float32"] = "float16"
+    """What is stored."""
+    pairs: int | None = None
+    """Measure on so many test pairs instead of all."""
+    out: Path | None = None
+    """Write to this directory instead of the package's own."""
+    command: str | None = None
+    """The line that trains it, for the card; default: made from the run's settings."""
+    note: str = ""
+    """A sentence for the card."""
+
+    def run(self) -> int:
+        """Measure, write, tell."""
+        from caunet.models.packing import pack
+
+        config = _config(self.run_dir)
+        card = pack(
+            self.run_dir,
+            self.name,
+            lambda model: self._measure(model, config),
+            command=self.command or training_command(config),
+            precision=self.precision,
+            folder=self.out,
+            note=self.note,
+        )
+        before, after = (card["metrics"][kind]["parameter_error"] for kind in ("float32", self.precision))
+        print(
+            f"{self.name}  {card['bytes'] / 1e6:.2f} MB, {card['metrics']['float32']['pairs']:,} test pairs"
+        )
+        print(f"  parameter error {before:.5g}; as {self.precision} {after:.5g}")
+        return 0
+
+    def _measure(self, model: "RelationNetwork", config: "TrainConfig") -> Mapping[str, Any]:
+        from caunet.evaluation import evaluate
+        from caunet.training.loop import load_sources
+
+        return evaluate(model, load_sources(config)[1], limit=self.pairs)
+
+
+def training_command(config: "TrainConfig") -> str:
+    """The ``caunet train`` line of a run: what differs from the defaults.
+
+    >>> from caunet.training import TrainConfig
+    >>> training_command(TrainConfig(task="scaling", model="bln", updates=1000, model_options={"bias": False}))
+    'caunet train --task scaling --model bln --model-options \\'{"bias": false}\\' --updates 1000'
+    """
+    from caunet.training import TrainConfig
+
+    given, default = config.to_json(), TrainConfig().to_json()
+    words = ["caunet", "train"]
+    for name, value in given.items():
+        if value == default[name] and name not in ("task", "model"):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(option if value else f"--no-{name.replace('_', '-')}")
+        else:
+            words += [option, json.dumps(value) if isinstance(value, dict | list) else str(value)]
+    return shlex.join(words)
+
+
+def _config(run_dir: Path) -> "TrainConfig":
+    from caunet.errors import CheckpointError
+    from caunet.training import TrainConfig
+
+    path = run_dir / "config.json"
+    try:
+        return TrainConfig.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise CheckpointError(f"no {path}; name the directory of a finished run") from None
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+
+
+def _show(cards: Mapping[str, Mapping[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="Networks that come with the package", title_justify="left", box=box.SIMPLE)
+    table.add_column("name", no_wrap=True)
+    for column in ("parameters", "parameter error", "corner px", "MB"):
+        table.add_column(column, justify="right")
+    table.add_column("trained on")
+    for name, card in cards.items():
+        errors = card["metrics"]["float32"]
+        numbers = (
+            f"{errors['parameter_error']:.4g}",
+            f"{errors['corner_error']:.3g}",
+            f"{card['bytes'] / 1e6:.1f}",
+        )
+        table.add_row(name, f"{card['parameters']:,}", *numbers, f"{card['data']}, {card['protocol']}")
+    Console().print(table)
+
+
+COMMANDS: Mapping[str, type] = {"list": List, "pack": Pack}
+"""The subcommands of ``caunet weights``, by name."""

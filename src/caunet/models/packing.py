@@ -1,0 +1,120 @@
+"""Make a finished run one of the networks that come with the package: half precision, measured, with a card."""
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from caunet.errors import CheckpointError
+from caunet.files import sha256, write_json
+from caunet.models.network import RelationNetwork
+from caunet.models.pretrained import weights_folder
+from caunet.models.weights import load_weights, save_weights
+
+__all__ = ["LOSS", "Measure", "Precision", "pack"]
+
+LOSS = 0.01
+"""How much of its accuracy a network may lose by rounding: 1 %."""
+
+Precision = Literal["float16", "float32"]
+Measure = Callable[[RelationNetwork], Mapping[str, Any]]
+"""Errors of a network on its test pairs: ``parameter_error``, ``corner_error`` and more; ``count`` of the pairs."""
+
+_ERRORS = ("parameter_error", "transformation_error", "corner_error")
+
+
+def pack(
+    run_dir: Path,
+    name: str,
+    measure: Measure,
+    *,
+    command: str,
+    precision: Precision = "float16",
+    folder: Path | None = None,
+    note: str = "",
+) -> dict[str, Any]:
+    """Write ``name.safetensors`` and ``name.json`` from a finished run; returns the card.
+
+    Args:
+        run_dir: holds config.json, result.json and weights.safetensors.
+        name: what it shall be called.
+        measure: how the network is measured, in full precision and as packed.
+        command: the line that trains it.
+        precision: what is stored. A network that loses more than 1 % by float16 is refused.
+        folder: where to write; the package's own by default.
+        note: a sentence for the card.
+    """
+    config, result = (_object(run_dir / file) for file in ("config.json", "result.json"))
+    model = load_weights(run_dir / "weights.safetensors", dtype=torch.float32)
+    if not name or not all(c.isalnum() or c in "-_." for c in name):
+        raise ValueError(f"name takes letters, digits and - _ . only; got {name!r}")
+    dtype: torch.dtype = getattr(torch, precision)
+    rounded = _rounded(model, dtype)
+    metrics = {"float32": _errors(measure(model)), precision: _errors(measure(rounded))}
+    _check_loss(name, metrics["float32"], metrics[precision], precision)
+    path = (folder or weights_folder()) / f"{name}.safetensors"
+    save_weights(rounded.to(dtype), path)
+    content = path.read_bytes()
+    card = {
+        "name": name,
+        "model": config["model"],
+        "task": config["task"],
+        "data": config["data"],
+        "protocol": config["protocol"],
+        "updates": config["updates"],
+        "command": command,
+        "commit": result.get("commit", "unknown"),
+        "metrics": metrics,
+        "parameters": model.parameter_count(),
+        "precision": precision,
+        "bytes": len(content),
+        "sha256": sha256(content),
+        "seconds": result.get("seconds"),
+        "environment": result.get("environment", {}),
+        "config": config,
+        **({"note": note} if note else {}),
+    }
+    write_json(path.with_suffix(".json"), card)
+    return card
+
+
+def _rounded(model: RelationNetwork, dtype: torch.dtype) -> RelationNetwork:
+    """A copy whose weights have gone through ``dtype``; what that cannot hold is refused."""
+    rounded = copy.deepcopy(model).to(dtype).to(torch.float32)
+    if not all(bool(weight.isfinite().all()) for weight in rounded.parameters()):
+        raise CheckpointError(f"weights are too large for {str(dtype).removeprefix('torch.')}; keep float32")
+    return rounded
+
+
+def _errors(found: Mapping[str, Any]) -> dict[str, Any]:
+    """One number an error (of corner errors the mean) and how many pairs."""
+    errors = {name: found[name] for name in _ERRORS}
+    corner = errors["corner_error"]
+    if isinstance(corner, Mapping):
+        errors["corner_error"] = corner["mean"]
+        errors["corner_error_median"] = corner["median"]
+    return {**errors, "pairs": found["count"]}
+
+
+def _check_loss(name: str, full: Mapping[str, Any], packed: Mapping[str, Any], precision: str) -> None:
+    before, after = full["parameter_error"], packed["parameter_error"]
+    if before is None or after is None or after > before * (1 + LOSS):
+        raise CheckpointError(
+            f"{name}: parameter error {before} becomes {after} in {precision}, "
+            f"more than {LOSS:.0%} worse; pack it with --precision float32"
+        )
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"no {path}; only a finished run can be packed") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} is not a JSON object")
+    return value

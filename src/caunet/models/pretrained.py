@@ -1,0 +1,98 @@
+"""Weights that come with the package, each with a card that says what it is and how good.
+
+``weights/NAME.safetensors`` holds a network in half precision (loaded to float32), ``weights/NAME.json`` its card:
+data, recipe, command, commit, errors in full and in half precision, size, SHA-256. Names are ``MODEL-TASK`` for the
+paper's networks, and ``motion`` for the one that aligns pictures.
+"""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from caunet.errors import CheckpointError
+from caunet.files import sha256
+from caunet.models.network import RelationNetwork
+from caunet.models.spec import near
+from caunet.models.weights import load_weights
+
+__all__ = ["card", "cards_table", "load_pretrained", "pretrained_names", "weights_folder"]
+
+
+def weights_folder() -> Path:
+    """Where the package keeps its weights."""
+    return Path(__file__).parents[1] / "weights"
+
+
+def pretrained_names() -> list[str]:
+    """Names that :func:`load_pretrained` takes, in alphabetical order."""
+    return sorted(
+        path.stem for path in weights_folder().glob("*.safetensors") if path.with_suffix(".json").exists()
+    )
+
+
+def card(name: str) -> dict[str, Any]:
+    """What is known of the shipped network ``name``: a JSON object."""
+    _check(name)
+    path = weights_folder() / f"{name}.json"
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}; install caunet again") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} is no model card; install caunet again")
+    return value
+
+
+def load_pretrained(
+    name: str, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+) -> RelationNetwork:
+    """The shipped network ``name``, in evaluation mode; float32 unless another ``dtype`` is given.
+
+    Each call makes a new network, which may be changed or trained on.
+    """
+    _check(name)
+    path = weights_folder() / f"{name}.safetensors"
+    _verify(path, card(name).get("sha256", ""))
+    return load_weights(path, device=device, dtype=dtype or torch.float32)
+
+
+def cards_table() -> str:
+    """The shipped networks as a Markdown table."""
+    lines = [
+        "| name | network | trained on | updates | parameters | parameter error | corner error (px) | size |",
+        "|---|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for name in pretrained_names():
+        known = card(name)
+        errors = known["metrics"]["float32"]
+        lines.append(
+            f"| `{name}` | `{known['model']}`, {known['task']} | {known['data']}, `{known['protocol']}` "
+            f"| {known['updates']:,} | {known['parameters']:,} | {errors['parameter_error']:.4g} "
+            f"| {errors['corner_error']:.3g} | {known['bytes'] / 1e6:.1f} MB |"
+        )
+    return "\n".join(lines)
+
+
+def _check(name: str) -> None:
+    names = pretrained_names()
+    if name not in names:
+        shipped = f"there are {', '.join(names)}" if names else "this package has none at all"
+        raise ValueError(f"no weights named {name!r} are shipped; {shipped}{near(name, names)}")
+
+
+@functools.cache
+def _verify(path: Path, expected: str) -> None:
+    """Once a process: the file is the one that its card speaks of."""
+    try:
+        found = sha256(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot read {path}: {error.strerror or error}; install caunet again"
+        ) from error
+    if found != expected:
+        raise CheckpointError(
+            f"{path} is not the file of its card (SHA-256 {found[:12]}); install caunet again"
+        )
