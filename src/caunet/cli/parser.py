@@ -12,7 +12,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 import caunet
-from caunet.cli import data, estimate, evaluate, export, models, reproduce, train, weights
+from caunet.cli import bench, data, estimate, evaluate, export, models, reproduce, train, weights
 
 __all__ = ["Command", "parse"]
 
@@ -67,6 +67,10 @@ def _tree(arguments: Sequence[str]) -> Any:
         Annotated[evaluate.Evaluate, tyro.conf.subcommand("evaluate")],
         Annotated[reproduce.Reproduce, tyro.conf.subcommand("reproduce")],
         Annotated[models.Models, tyro.conf.subcommand("models")],
+        Annotated[
+            _union(bench.COMMANDS),
+            tyro.conf.subcommand("bench", description="Registration beside other methods, on known pairs."),
+        ],
         Annotated[export.Export, tyro.conf.subcommand("export")],
         Annotated[
             _union(weights.COMMANDS),

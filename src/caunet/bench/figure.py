@@ -1,0 +1,59 @@
+"""The curves behind the table: which share of pairs each method registers to within x pixels."""
+
+from pathlib import Path
+from typing import Any
+
+from caunet.bench.peers import PEERS
+from caunet.bench.table import LIMITS, Summary
+from caunet.files import atomic_write
+
+__all__ = ["draw"]
+
+# Told apart without colours, too: ours is thick, the others are thin and dashed in their own ways.
+_COLOURS = ("#c1121f", "#1d3557", "#457b9d", "#2a9d8f", "#8ab17d", "#b5b5b5", "#e9a03b", "#9d6b9d", "#6b705c")
+_DASHES = ("-", "-", "--", "-", "--", ":", "-.", "-.", ":")
+
+
+def draw(summary: Summary, path: Path) -> None:
+    """Corner error against share of pairs below it: conditions across, motions down; written to ``path``."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    conditions = list(dict.fromkeys(cell["condition"] for cell in summary))
+    motions = list(dict.fromkeys(cell["motion"] for cell in summary))
+    figure = Figure(figsize=(2.6 * len(conditions) + 0.6, 2.3 * len(motions) + 0.9), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(motions), len(conditions), sharex=True, sharey=True, squeeze=False)
+    for axes, motion in zip(grid, motions, strict=True):
+        for place, condition in zip(axes, conditions, strict=True):
+            _curves(place, [c for c in summary if (c["motion"], c["condition"]) == (motion, condition)])
+            place.set_title(f"{condition}, ±{100 * motion:.0f} %", fontsize=9)
+        axes[0].set_ylabel("share of pairs below")
+    for place in grid[-1]:
+        place.set_xlabel("corner error, pixels")
+    lines = {line.get_label(): line for row in grid for place in row for line in place.get_lines()}
+    lines = {label: line for label, line in lines.items() if not str(label).startswith("_")}
+    figure.legend(
+        list(lines.values()), list(lines), loc="outside lower center", ncols=5, fontsize=8, frameon=False
+    )
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=110)
+
+
+def _curves(place: Any, cells: Summary) -> None:
+    for number, peer in reversed(list(enumerate(PEERS))):
+        for cell in cells:
+            if cell["peer"] == peer.name:
+                place.plot(
+                    LIMITS,
+                    cell["curve"],
+                    color=_COLOURS[number % len(_COLOURS)],
+                    linestyle=_DASHES[number % len(_DASHES)],
+                    linewidth=2.2 if number == 0 else 1.1,
+                    label=peer.label,
+                )
+    place.axvline(1.0, color="#dddddd", linewidth=0.8, zorder=0, label="_one pixel")
+    place.set_xscale("log")
+    place.set_xlim(LIMITS[0], LIMITS[-1])
+    place.set_ylim(-0.02, 1.02)
+    place.tick_params(labelsize=7)

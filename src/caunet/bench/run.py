@@ -1,0 +1,215 @@
+"""Measure peers on the same pairs, taking turns pair by pair; what is measured is on disk at once.
+
+The file is JSON lines: first what the pairs are, then one line a pair with each peer's corner error (null: it failed,
+which counts as infinitely far) and milliseconds. An interrupted run goes on where it stopped; a peer asked for later
+is measured on the pairs that are there, and added.
+"""
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from caunet import geometry
+from caunet.bench.frames import square
+from caunet.bench.pairs import CONDITIONS, MOTIONS, Condition, draw_pair
+from caunet.bench.peers import Peer, one_thread
+from caunet.bench.photographs import Group, photographs
+from caunet.errors import DataError
+from caunet.progress import Track, track
+from caunet.provenance import commit
+
+__all__ = ["Plan", "corner_error", "load", "measure", "quota", "run"]
+
+Key = tuple[str, float, int]
+Rows = dict[Key, dict[str, Any]]
+FEWEST = 20  # pairs a condition that even the slowest peer is measured on
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which pairs: every condition with every motion, ``pairs`` of each."""
+
+    pairs: int = 100
+    conditions: tuple[Condition, ...] = CONDITIONS
+    motions: tuple[float, ...] = MOTIONS
+    group: Group = "bench"
+    seed: int = 0
+    side: int = 256
+
+    def __post_init__(self) -> None:
+        if self.pairs < 1:
+            raise ValueError(f"pairs takes a number of at least 1, got {self.pairs}")
+        unknown = [c for c in self.conditions if c not in CONDITIONS]
+        if unknown or not self.conditions:
+            raise ValueError(f"conditions takes names out of {', '.join(CONDITIONS)}, got {self.conditions}")
+
+    def every(self) -> Iterator[Key]:
+        """All pairs, round by round, so that a run that is cut short has some of every condition."""
+        for index in range(self.pairs):
+            for motion in self.motions:
+                for condition in self.conditions:
+                    yield condition, motion, index
+
+
+def run(plan: Plan, peers: Sequence[Peer], path: Path) -> Rows:
+    """Measure what ``path`` lacks of the plan, one thread, and return all its rows.
+
+    Slow peers are measured on fewer pairs: see :func:`quota`.
+    """
+    rows = load(path, plan)
+    jobs = [(key, _missing(rows.get(key, {}), key, peers, plan)) for key in plan.every()]
+    jobs = [(key, missing) for key, missing in jobs if missing]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _mend(path)
+    names = list(photographs(plan.group))
+    with (
+        one_thread(),
+        track(len(jobs), "registering", "pairs") as bar,
+        path.open("a", encoding="utf-8") as file,
+    ):
+        if file.tell() == 0:
+            _append(file, {"pairs": _header(plan)})
+        _warm_up(jobs, plan)
+        for (condition, motion, index), missing in jobs:
+            row = {
+                "condition": condition,
+                "motion": motion,
+                "index": index,
+                "photo": names[index % len(names)],
+            }
+            row |= {"commit": commit(), "peers": _turns(plan, (condition, motion, index), missing)}
+            _append(file, row)
+            _merge(rows, row)
+            _tell(bar, row)
+    return rows
+
+
+def load(path: Path, plan: Plan | None = None) -> Rows:
+    """The rows of ``path`` by (condition, motion, index); none if it is not there.
+
+    A last line that was cut off is ignored. A file of other pairs than the plan's is refused.
+    """
+    rows: Rows = {}
+    if not path.exists():
+        return rows
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line) if line else {}
+        except json.JSONDecodeError as error:
+            if number >= len(lines) - 1:
+                break
+            raise DataError(f"{path}, line {number}: not JSON; move the file away to begin anew") from error
+        if "pairs" in row and plan is not None and row["pairs"] != _header(plan):
+            raise DataError(f"{path} holds other pairs ({row['pairs']}); name another file or move it away")
+        if "peers" in row:
+            _merge(rows, row)
+    return rows
+
+
+def quota(peer: Peer, pairs: int) -> int:
+    """How many of ``pairs`` a peer is measured on.
+
+    >>> from caunet.bench.peers import PEERS
+    >>> {peer.name: quota(peer, 100) for peer in PEERS if quota(peer, 100) < 100}
+    {'kornia': 20}
+    """
+    return min(pairs, max(FEWEST, math.ceil(peer.share * pairs)))
+
+
+def measure(peer: Peer, a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8], truth: Tensor) -> dict[str, Any]:
+    """Corner error (pixels; null if there is no answer), and milliseconds on the clock and of the processor."""
+    note = None
+    clock, processor = time.perf_counter(), time.process_time()
+    try:
+        found = peer(a, b)
+    except Exception as error:  # peers fail in ways of their own; each is a miss, and is told
+        found, note = None, f"{type(error).__name__}: {error}"[:200]
+    seconds = time.perf_counter() - clock, time.process_time() - processor
+    away = math.inf if found is None else corner_error(torch.from_numpy(found), truth, a.shape[0])
+    result: dict[str, Any] = {"error": round(away, 5) if math.isfinite(away) else None}
+    result |= {"ms": round(1e3 * seconds[1], 3), "wall_ms": round(1e3 * seconds[0], 3)}
+    return result | ({"note": note} if note else {})
+
+
+def corner_error(found: Tensor, truth: Tensor, side: int) -> float:
+    """Mean distance (pixels) of where two H (3, 3) take a picture's corners; infinite if one is taken to nowhere.
+
+    >>> corner_error(geometry.translate(3.0, 4.0), torch.eye(3), 256)
+    5.0
+    """
+    corners = square(side)
+    gap = geometry.apply(found.double(), corners) - geometry.apply(truth.double(), corners)
+    error = float(gap.norm(dim=-1).mean())
+    return error if math.isfinite(error) else math.inf
+
+
+def _header(plan: Plan) -> dict[str, Any]:
+    """What makes pair ``index`` of a condition the pair that it is."""
+    whole = asdict(plan)
+    return {name: whole[name] for name in ("group", "seed", "side")}
+
+
+def _missing(row: dict[str, Any], key: Key, peers: Sequence[Peer], plan: Plan) -> list[Peer]:
+    there = row.get("peers", {})
+    return [peer for peer in peers if peer.name not in there and key[2] < quota(peer, plan.pairs)]
+
+
+def _bytes(plan: Plan, key: Key) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], Tensor]:
+    condition, motion, index = key
+    pair = draw_pair(plan.group, condition, motion, index, seed=plan.seed, side=plan.side)  # type: ignore[arg-type]
+    a, b = ((picture * 255).round().to(torch.uint8).numpy() for picture in (pair.a, pair.b))
+    assert pair.H is not None
+    return a, b, pair.H
+
+
+def _warm_up(jobs: Sequence[tuple[Key, list[Peer]]], plan: Plan) -> None:
+    """Everyone once, untimed: imports, weights and buffers are not part of a registration."""
+    everyone = {peer.name: peer for _, missing in jobs for peer in missing}
+    if everyone:
+        pictures = _bytes(plan, jobs[0][0])
+        for peer in everyone.values():
+            measure(peer, *pictures)
+
+
+def _turns(plan: Plan, key: Key, peers: Sequence[Peer]) -> dict[str, Any]:
+    pictures = _bytes(plan, key)
+    first = key[2] % len(peers)  # nobody always goes first, into a cold cache
+    found = {peer.name: measure(peer, *pictures) for peer in [*peers[first:], *peers[:first]]}
+    return {peer.name: found[peer.name] for peer in peers}
+
+
+def _mend(path: Path) -> None:
+    """Cut off a last line that was not finished."""
+    if path.exists() and not (data := path.read_bytes()).endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(data.rfind(b"\n") + 1)
+
+
+def _append(file: Any, row: dict[str, Any]) -> None:
+    file.write(json.dumps(row, allow_nan=False) + "\n")
+    file.flush()
+
+
+def _merge(rows: Rows, row: dict[str, Any]) -> None:
+    key = (row["condition"], row["motion"], row["index"])
+    mine = rows.setdefault(key, {**row, "peers": {}, "commits": {}})
+    mine["peers"] |= row["peers"]
+    mine["commits"] |= dict.fromkeys(row["peers"], row["commit"])
+
+
+def _tell(bar: Track, row: dict[str, Any]) -> None:
+    ours = row["peers"].get("caunet")
+    if ours is None:
+        bar.advance()
+    else:
+        bar.advance(caunet="no answer" if ours["error"] is None else f"{ours['error']:.3f} px")

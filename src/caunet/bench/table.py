@@ -1,0 +1,168 @@
+"""What the measurements say: numbers for each condition, and tables of them.
+
+Failures count as infinitely far: a median or a nine-tenth that is not finite is null in JSON and "lost" in a table.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from caunet.bench.peers import PEERS
+
+__all__ = ["LIMITS", "compact", "full", "summarise", "verdict"]
+
+Cell = dict[str, Any]
+Summary = list[Cell]
+
+# Where the curves of errors are kept: 0.01 to 31.6 pixels, ten steps a decade.
+LIMITS = tuple(round(10 ** (k / 10), 4) for k in range(-20, 16))
+TOLERANCE = 1.05  # as good as the best: within 5 %
+
+
+def summarise(rows: Mapping[Any, Mapping[str, Any]]) -> Summary:
+    """One entry for each condition, motion and peer, in the order of the plan.
+
+    ``median`` and ``p90`` corner error in pixels, ``below_1`` and ``below_3`` shares of pairs, ``ms`` the median
+    milliseconds of one thread, ``pairs``, ``failures`` (no answer at all) and ``curve``, shares below
+    :data:`LIMITS`.
+    """
+    groups: dict[tuple[float, str, str], list[Mapping[str, Any]]] = {}
+    for row in rows.values():
+        for name, result in row["peers"].items():
+            groups.setdefault((row["motion"], row["condition"], name), []).append(result)
+    order = list(dict.fromkeys(row["condition"] for row in rows.values()))
+    names = [peer.name for peer in PEERS]
+    keys = sorted(groups, key=lambda key: (key[0], order.index(key[1]), names.index(key[2])))
+    return [
+        {"motion": motion, "condition": condition, "peer": name, **_cell(groups[motion, condition, name])}
+        for motion, condition, name in keys
+    ]
+
+
+def _cell(results: Sequence[Mapping[str, Any]]) -> Cell:
+    errors = sorted(math.inf if r["error"] is None else r["error"] for r in results)
+    count = len(errors)
+    # The value that half, and nine tenths, of the pairs do not exceed: no mean with an infinity.
+    middle = errors[(count - 1) // 2 : count // 2 + 1]
+    p90 = errors[math.ceil(0.9 * count) - 1]
+    return {
+        "pairs": count,
+        "failures": sum(r["error"] is None for r in results),
+        "median": _finite(sum(middle) / len(middle)),
+        "p90": _finite(p90),
+        "below_1": round(sum(e < 1 for e in errors) / count, 4),
+        "below_3": round(sum(e < 3 for e in errors) / count, 4),
+        "ms": round(statistics.median(r["ms"] for r in results), 2),
+        "curve": [round(sum(e < limit for e in errors) / count, 4) for limit in LIMITS],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return round(value, 5) if math.isfinite(value) else None
+
+
+def full(summary: Summary) -> str:
+    """Every number, as Markdown; the best of each condition in bold."""
+    lines = [
+        "| corners | condition | method | median | 90 % | < 1 px | < 3 px | ms | no answer | pairs |",
+        "|--:|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for cell in summary:
+        rivals = _rivals(summary, cell)
+        best = {
+            "median": cell["median"] is not None and cell["median"] == _least(rivals, "median"),
+            "p90": cell["p90"] is not None and cell["p90"] == _least(rivals, "p90"),
+            "below_1": cell["below_1"] == max(r["below_1"] for r in rivals),
+            "below_3": cell["below_3"] == max(r["below_3"] for r in rivals),
+        }
+        shown = [_bold(_pixels(cell[key]), best[key]) for key in ("median", "p90")]
+        shown += [_bold(f"{100 * cell[key]:.0f} %", best[key]) for key in ("below_1", "below_3")]
+        label = next(peer.label for peer in PEERS if peer.name == cell["peer"])
+        lines.append(
+            f"| ±{100 * cell['motion']:.0f} % | {cell['condition']} | {label} | {' | '.join(shown)} "
+            f"| {cell['ms']:.0f} | {cell['failures']} | {cell['pairs']} |"
+        )
+    return "\n".join(lines)
+
+
+def compact(summary: Summary) -> str:
+    """A table for each motion: methods down, conditions across; median pixels and share below one pixel.
+
+    Bold: the lowest median and the highest share of a column.
+    """
+    conditions = list(dict.fromkeys(cell["condition"] for cell in summary))
+    parts = []
+    for motion in dict.fromkeys(cell["motion"] for cell in summary):
+        lines = [
+            f"| corners moved by up to ±{100 * motion:.0f} % | {' | '.join(conditions)} | ms |",
+            f"|---|{'--:|' * (len(conditions) + 1)}",
+        ]
+        for peer in PEERS:
+            cells = {c["condition"]: c for c in summary if (c["motion"], c["peer"]) == (motion, peer.name)}
+            if cells:
+                shown = [_compact_cell(summary, cells.get(condition)) for condition in conditions]
+                ms = statistics.fmean(cell["ms"] for cell in cells.values())
+                lines.append(f"| {peer.label}{_remark(peer.name, cells)} | {' | '.join(shown)} | {ms:.0f} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def verdict(summary: Summary, ours: str = "caunet") -> list[str]:
+    """Where ``ours`` is neither the best nor within 5 % of it: a line each, median and share below one pixel."""
+    lost = []
+    for cell in summary:
+        others = [rival for rival in _rivals(summary, cell) if rival["peer"] != ours]
+        if cell["peer"] != ours or not others:
+            continue
+        where = f"±{100 * cell['motion']:.0f} % {cell['condition']}"
+        best = min(others, key=_median)
+        if _median(cell) > TOLERANCE * _median(best):
+            lost.append(
+                f"{where}: median {_pixels(cell['median'])}, {best['peer']} {_pixels(best['median'])}"
+            )
+        most = max(others, key=lambda r: r["below_1"])
+        if cell["below_1"] * TOLERANCE < most["below_1"]:
+            lost.append(f"{where}: below 1 px {cell['below_1']:.0%}, {most['peer']} {most['below_1']:.0%}")
+    return lost
+
+
+def _median(cell: Cell) -> float:
+    return math.inf if cell["median"] is None else float(cell["median"])
+
+
+def _rivals(summary: Summary, cell: Cell) -> Summary:
+    return [c for c in summary if (c["motion"], c["condition"]) == (cell["motion"], cell["condition"])]
+
+
+def _least(cells: Summary, key: str) -> float:
+    return min(math.inf if cell[key] is None else cell[key] for cell in cells)
+
+
+def _compact_cell(summary: Summary, cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    rivals = _rivals(summary, cell)
+    median = _bold(_pixels(cell["median"]), cell["median"] == _least(rivals, "median"))
+    share = _bold(f"{100 * cell['below_1']:.0f} %", cell["below_1"] == max(r["below_1"] for r in rivals))
+    return f"{median}, {share}"
+
+
+def _remark(name: str, cells: Mapping[str, Cell]) -> str:
+    """What the motion it knows is, when that is less than a homography, and its pairs when they are fewer."""
+    (peer,) = (peer for peer in PEERS if peer.name == name)
+    notes = [] if peer.family == "homography" else [f"{peer.family} only"]
+    if peer.share < 1:
+        notes.append(f"{min(cell['pairs'] for cell in cells.values())} pairs")
+    return f" ({', '.join(notes)})" if notes else ""
+
+
+def _pixels(value: float | None) -> str:
+    """A hundredth of a pixel where that can be told, fewer digits beyond ten."""
+    if value is None:
+        return "lost"
+    return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def _bold(text: str, best: bool) -> str:
+    return f"**{text}**" if best else text

@@ -1,0 +1,140 @@
+"""``caunet bench``: registration measured beside other methods, and a look at the pairs it is measured on."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["COMMANDS", "Registration", "Sheet"]
+
+
+@dataclass(frozen=True)
+class Registration:
+    """Register pairs whose homography is known, by caunet and by others, and print who was how far off.
+
+    All take turns on the same pairs, one thread each. What is measured is kept in --out: an interrupted run goes on.
+
+    Example: caunet bench registration --pairs 10 --peers caunet ecc sift --conditions clean occlusion
+    """
+
+    pairs: int = 100
+    """Pairs of each condition and motion. Slow peers (kornia) get a fifth of them, at least 20; the table says so."""
+    peers: tuple[str, ...] = ()
+    """Who takes part: caunet ecc ecc-pyramid sift orb phase kornia pystackreg simpleitk; default: all."""
+    conditions: tuple[str, ...] = ()
+    """Of: clean photometric blur occlusion low-texture; default: all."""
+    motions: tuple[float, ...] = ()
+    """How far corners move at most, as shares of the side; default: 0.03 0.1 0.2."""
+    out: Path = Path("runs/registration.jsonl")
+    """Where measurements are kept, a line a pair."""
+    figure: Path | None = None
+    """Draw the curves of errors into this file (png, svg or pdf)."""
+    json: bool = False
+    """Print JSON instead of tables."""
+    seed: int = 0
+    """Other seeds make other pairs."""
+    side: int = 256
+    """Of the pictures, in pixels."""
+
+    def run(self) -> int:
+        """Measure what is not measured yet, print all of it."""
+        from caunet.bench.figure import draw
+        from caunet.bench.pairs import CONDITIONS, MOTIONS
+        from caunet.bench.peers import find
+        from caunet.bench.run import Plan, run
+        from caunet.bench.table import summarise, verdict
+
+        plan = Plan(
+            pairs=self.pairs,
+            conditions=self.conditions or CONDITIONS,  # type: ignore[arg-type]
+            motions=self.motions or MOTIONS,
+            seed=self.seed,
+            side=self.side,
+        )
+        chosen = find(self.peers or None)
+        wanted, names = set(plan.every()), {peer.name for peer in chosen}
+        rows = {
+            key: row | {"peers": {n: r for n, r in row["peers"].items() if n in names}}
+            for key, row in run(plan, chosen, self.out).items()
+            if key in wanted
+        }
+        summary = summarise(rows)
+        if self.figure is not None:
+            draw(summary, self.figure)
+        if self.json:
+            print(json.dumps(summary, indent=2))
+        else:
+            _show(summary, verdict(summary))
+        return 0
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Draw pairs of the benchmark: a above b, and below them what is left of b, carried back by the truth, minus a.
+
+    Example: caunet bench pairs --condition occlusion --out pairs.png
+    """
+
+    out: Path
+    """The picture to write (png)."""
+    condition: str = "clean"
+    """One of: clean photometric blur occlusion low-texture."""
+    motion: float = 0.1
+    """How far corners move at most, as a share of the side."""
+    pairs: int = 9
+    """How many."""
+    seed: int = 0
+    """Other seeds make other pairs."""
+
+    def run(self) -> int:
+        """Draw them."""
+        import torch
+        from PIL import Image
+
+        from caunet import geometry
+        from caunet.bench import draw_pair
+        from caunet.files import atomic_write
+
+        columns = []
+        for index in range(self.pairs):
+            pair = draw_pair("bench", self.condition, self.motion, index, seed=self.seed)  # type: ignore[arg-type]
+            assert pair.H is not None
+            back = geometry.warp(pair.b[None], geometry.invert(pair.H)[None])[0]
+            columns.append(torch.cat([pair.a, pair.b, (back - pair.a) + 0.5]))
+        sheet = (torch.cat(columns, 1).clamp(0, 1) * 255).round().to(torch.uint8)
+        with atomic_write(self.out) as temporary:
+            Image.fromarray(sheet.numpy()).save(temporary, format="png")
+        print(self.out)
+        return 0
+
+
+def _show(summary: list[dict[str, Any]], lost: list[str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from caunet.bench.table import full
+
+    header, _, *body = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in full(summary).split("\n")
+    ]
+    table = Table(box=box.SIMPLE)
+    for number, name in enumerate(header):
+        table.add_column(name, justify="left" if number in (1, 2) else "right", no_wrap=True)
+    for before, cells in zip([None, *body], body, strict=False):
+        if before is not None and before[:2] != cells[:2]:
+            table.add_section()
+        table.add_row(
+            *(f"[bold]{cell.strip('*')}[/bold]" if cell.startswith("**") else cell for cell in cells)
+        )
+    # As wide as it needs to be: a table cut to a narrow terminal (or pipe) loses its last columns.
+    Console(width=max(110, Console().width)).print(table)
+    print(
+        "Corner errors in pixels; ms: median processor time of one thread; no answer counts as infinitely far."
+    )
+    if lost:
+        print("caunet is more than 5 % behind the best at:", *lost, sep="\n  ")
+
+
+COMMANDS: Mapping[str, type] = {"registration": Registration, "pairs": Sheet}
