@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from caunet import geometry
 from caunet.errors import CheckpointError
 from caunet.estimation.confidence import confidence
 from caunet.estimation.pictures import read_picture
-from caunet.estimation.pyramid import level_matrix
+from caunet.estimation.pyramid import apply, level_matrix
 from caunet.estimation.register import Registration, register
 from caunet.estimation.result import MODELS, Estimate, Field
 from caunet.models import RelationNetwork, load_weights
@@ -74,7 +74,7 @@ class Estimator:
             field, inliers = _field(found)
             sure = confidence(found.evidence)
         return Estimate(
-            matrix=found.H.clone(),
+            matrix=torch.from_numpy(found.H),
             model=self.model,
             confidence=sure,
             size_a=first.size,
@@ -118,15 +118,15 @@ def _shipped(device: str) -> RelationNetwork:
 
 def _field(found: Registration) -> tuple[Field, Tensor]:
     """The motions in pixels of the pictures, and which of them agree with the answer."""
-    points = geometry.apply(level_matrix(found.level), found.motions.points.cpu().double())
-    target = geometry.apply(level_matrix(found.level), found.targets.cpu().double())
-    error = (geometry.apply(found.H, points) - target).norm(dim=1)
-    agree = error < _AGREES * 2**found.level
-    usable = target.isfinite().all(1)
-    field = Field(
-        points[usable].clone(), (target - points)[usable].clone(), found.motions.weight.cpu()[usable].clone()
-    )
-    return field, (agree & (found.motions.weight.cpu() > 0))[usable].clone()
+    into = level_matrix(found.level)
+    points = apply(into, found.motions.points.double().cpu().numpy())
+    target = apply(into, found.targets)
+    weight = found.motions.weight.cpu()
+    error = np.hypot(*(apply(found.H, points) - target).T)
+    agree = torch.from_numpy(error < _AGREES * 2**found.level) & (weight > 0)
+    usable = torch.from_numpy((np.abs(target) < 1e6).all(1))
+    motion = torch.from_numpy(target - points)
+    return Field(torch.from_numpy(points)[usable], motion[usable], weight[usable]), agree[usable]
 
 
 @contextlib.contextmanager

@@ -4,11 +4,9 @@ Every model is a group: what is fitted may be composed with what was there. ``fi
 form; ``robust_fit`` lets go of motions that disagree, its tolerance narrowing from step to step.
 """
 
-import math
+import numpy as np
 
-import torch
-from torch import Tensor
-
+from caunet.estimation.pyramid import Matrix
 from caunet.estimation.result import MODELS
 
 __all__ = ["FREEDOM", "fit", "residuals", "robust_fit"]
@@ -16,94 +14,88 @@ __all__ = ["FREEDOM", "fit", "residuals", "robust_fit"]
 FREEDOM = {"translation": 2, "euclidean": 3, "similarity": 4, "affine": 6, "projective": 8}
 """Degrees of freedom of each model; half as many motions determine it."""
 
+_STILL = np.array([1.0, 0, 0, 0, 1, 0, 0, 0])  # the identity's first eight entries
+_HELD = np.array([1.0, 1, 0, 1, 1, 0, 4, 4])  # how strongly a prior holds each of them
 
-def fit(model: str, source: Tensor, target: Tensor, weight: Tensor, prior: float = 0.0) -> Tensor:
+
+def fit(model: str, source: Matrix, target: Matrix, weight: Matrix, prior: float = 0.0) -> Matrix:
     """The H (3, 3) of ``model`` that takes ``source`` (N, 2) nearest to ``target`` (N, 2), weighted squares.
 
     Coordinates should be of the order of 1 (see :func:`robust_fit`). For the projective model what is minimised is
-    the algebraic distance. ``prior`` holds linear and perspective terms to those of the identity, as this many
+    the algebraic distance. ``prior`` holds linear and perspective terms to those of the identity, as about this many
     motions of weight one would.
 
-    >>> points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
-    >>> fit("similarity", points, 2 * points + 1, torch.ones(4, dtype=torch.float64))
-    tensor([[2., -0., 1.],
-            [0., 2., 1.],
-            [0., 0., 1.]], dtype=torch.float64)
+    >>> points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> fit("similarity", points, 2 * points + 1, np.ones(4)).round(6) + 0
+    array([[2., 0., 1.],
+           [0., 2., 1.],
+           [0., 0., 1.]])
     """
     if model in ("translation", "euclidean", "similarity"):
         return _fit_similarity(model, source, target, weight)
     return _fit_linear(model, source, target, weight, prior)
 
 
-def _fit_similarity(model: str, source: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+def _fit_similarity(model: str, source: Matrix, target: Matrix, weight: Matrix) -> Matrix:
     """Closed form: shift of the weighted means, angle and scale from one complex number."""
-    total = weight.sum().clamp_min(1e-12)
-    from_mean, to_mean = (weight @ source) / total, (weight @ target) / total
+    total = max(weight.sum(), 1e-12)
+    from_mean, to_mean = weight @ source / total, weight @ target / total
     p, q = source - from_mean, target - to_mean
-    cos = (weight * (p * q).sum(1)).sum()
-    sin = (weight * (p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0])).sum()
-    if model == "translation":
-        cos, sin = torch.ones_like(cos), torch.zeros_like(sin)
-    elif model == "euclidean":
-        length = torch.hypot(cos, sin).clamp_min(1e-12)
-        cos, sin = cos / length, sin / length
-    else:
-        spread = (weight * p.square().sum(1)).sum().clamp_min(1e-12)
-        cos, sin = cos / spread, sin / spread
-    linear = torch.stack([torch.stack([cos, -sin]), torch.stack([sin, cos])])
-    H = torch.eye(3, dtype=source.dtype, device=source.device)
+    cos = float(weight @ (p * q).sum(1))
+    sin = float(weight @ (p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0]))
+    length = float(weight @ np.square(p).sum(1)) if model == "similarity" else float(np.hypot(cos, sin))
+    if model == "translation" or length < 1e-12:
+        cos, sin, length = 1.0, 0.0, 1.0
+    linear = np.array([[cos, -sin], [sin, cos]]) / length
+    H = np.eye(3)
     H[:2, :2] = linear
     H[:2, 2] = to_mean - linear @ from_mean
     return H
 
 
-def _fit_linear(model: str, source: Tensor, target: Tensor, weight: Tensor, prior: float) -> Tensor:
+def _fit_linear(model: str, source: Matrix, target: Matrix, weight: Matrix, prior: float) -> Matrix:
     """Affine and projective: the normal equations of p' x H p = 0, with the last entry of H set to 1."""
     free = FREEDOM[model]
-    rows = _equations(source, target)[..., :free]
-    weighted = rows * weight[:, None, None]
-    flat = rows.reshape(-1, free)
-    system = weighted.reshape(-1, free).mT @ flat
-    right = weighted.reshape(-1, free).mT @ target.reshape(-1)
-    still = right.new_tensor([1, 0, 0, 0, 1, 0, 0, 0])[:free]
-    hold = right.new_tensor([1, 1, 0, 1, 1, 0, 4, 4])[:free] * prior + 1e-9
-    system.diagonal().add_(hold)
-    solution = torch.linalg.solve(system, right + hold * still)
-    H = torch.eye(3, dtype=source.dtype, device=source.device)
-    H.view(-1)[:free] = solution
+    rows = _equations(source, target)[:, :free]
+    weighted = rows * np.repeat(weight, 2)[:, None]
+    hold = _HELD[:free] * prior + 1e-9
+    system = weighted.T @ rows
+    system[np.diag_indices(free)] += hold
+    H = np.eye(3)
+    H.reshape(-1)[:free] = np.linalg.solve(system, weighted.T @ target.reshape(-1) + hold * _STILL[:free])
     return H
 
 
-def _equations(source: Tensor, target: Tensor) -> Tensor:
-    """(N, 2, 8): rows whose product with H's first eight entries is the target."""
-    count = len(source)
-    rows = source.new_zeros(count, 2, 8)
+def _equations(source: Matrix, target: Matrix) -> Matrix:
+    """(2 N, 8): rows whose product with H's first eight entries is the target."""
+    rows = np.zeros((len(source), 2, 8))
     rows[:, 0, 0:2], rows[:, 0, 2] = source, 1
     rows[:, 1, 3:5], rows[:, 1, 5] = source, 1
     rows[:, :, 6:8] = -target[:, :, None] * source[:, None, :]
-    return rows
+    return rows.reshape(-1, 8)
 
 
-def residuals(H: Tensor, source: Tensor, target: Tensor) -> Tensor:
+def residuals(H: Matrix, source: Matrix, target: Matrix) -> Matrix:
     """Distances (N,) between H's places of ``source`` and ``target``; behind the viewer they are large."""
-    moved = source @ H[:, :2].mT + H[:, 2]
+    moved = source @ H[:, :2].T + H[:, 2]
     third = moved[:, 2:]
-    error = (moved[:, :2] / third.clamp_min(0.1) - target).norm(dim=1)
-    return torch.where(third[:, 0] > 0.1, error, error + 1e3)
+    error = np.sqrt(np.square(moved[:, :2] / np.maximum(third, 0.1) - target).sum(1))
+    far: Matrix = np.where(third[:, 0] > 0.1, error, error + 1e3)
+    return far
 
 
 def robust_fit(
     model: str,
-    source: Tensor,
-    target: Tensor,
-    weight: Tensor,
+    source: Matrix,
+    target: Matrix,
+    weight: Matrix,
     tolerance: float,
     *,
     start: float = 8.0,
     steps: int = 6,
     prior: float = 1.0,
-) -> tuple[Tensor, Tensor]:
-    """H (3, 3) float64 from ``source`` to ``target`` (N, 2) and the final weights (N,), wrong motions near 0.
+) -> tuple[Matrix, Matrix]:
+    """H (3, 3) from ``source`` to ``target`` (N, 2) and the final weights (N,), those of wrong motions near 0.
 
     Iteratively reweighted least squares with Geman and McClure's weights, whose tolerance (in the points' units)
     falls from ``start`` times ``tolerance`` to ``tolerance``: with the wide one nearly all motions count, and those
@@ -111,19 +103,14 @@ def robust_fit(
     """
     if model not in MODELS:
         raise ValueError(f"model takes one of {', '.join(MODELS)}; got {model!r}")
-    source, target, weight = source.double(), target.double(), weight.double()
     middle = source.mean(0)
-    size = float((source - middle).abs().amax().clamp_min(1e-6))
+    size = max(float(np.abs(source - middle).max()), 1e-6)
     p, q = (source - middle) / size, (target - middle) / size
     trusted = weight
-    H = torch.eye(3, dtype=torch.float64, device=source.device)
-    for step in range(steps):
+    for wide in np.geomspace(start, 1.0, steps) * (tolerance / size):
         H = fit(model, p, q, trusted, prior)
-        share = step / max(steps - 1, 1)
-        wide = tolerance * math.exp((1 - share) * math.log(start)) / size
-        trusted = weight / (1 + (residuals(H, p, q) / wide).square()).square()
+        trusted = weight / np.square(1 + np.square(residuals(H, p, q) / wide))
     H = fit(model, p, q, trusted, prior * 0.1)
-    x, y = middle.tolist()
-    into = torch.tensor([[1 / size, 0, -x / size], [0, 1 / size, -y / size], [0, 0, 1]], dtype=torch.float64)
-    out = torch.tensor([[size, 0, x], [0, size, y], [0, 0, 1]], dtype=torch.float64)
-    return out.to(H.device) @ H @ into.to(H.device), trusted
+    out = np.array([[size, 0, middle[0]], [0, size, middle[1]], [0, 0, 1]])
+    answer: Matrix = out @ H @ np.linalg.inv(out)
+    return answer, trusted

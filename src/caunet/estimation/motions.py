@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from caunet.estimation.pyramid import places, read
+from caunet.estimation.pyramid import Matrix, places, read
 from caunet.models import RelationNetwork
 
 __all__ = ["Motions", "measure", "raster"]
@@ -40,18 +40,16 @@ def raster(size: tuple[int, int], patch: int, count: int, device: torch.device) 
     return torch.stack([x, y], -1).reshape(-1, 2)
 
 
-def measure(network: RelationNetwork, a: Tensor, b: Tensor, H: Tensor, points: Tensor) -> Motions:
+def measure(network: RelationNetwork, a: Tensor, b: Tensor, H: Matrix, points: Tensor) -> Motions:
     """The motions left at ``points`` (N, 2), whole pixels, between a (H, W) and b (H, W) under ``H`` (3, 3)."""
     side = network.model_spec.patch
-    offset = torch.arange(side, device=a.device, dtype=a.dtype) - side // 2
-    grid = torch.stack(torch.meshgrid(offset, offset, indexing="xy"), -1).reshape(-1, 2)
-    spots = points[:, None] + grid
-    columns = spots[..., 0].long().clamp(0, a.shape[1] - 1)
-    rows = spots[..., 1].long().clamp(0, a.shape[0] - 1)
-    first = a.reshape(-1)[rows * a.shape[1] + columns]
-    homogeneous = torch.cat([spots, torch.ones_like(spots[..., :1])], -1).reshape(-1, 3)
-    where, inside = places(H, homogeneous, (b.shape[0], b.shape[1]))
-    second = read(b, where).view(len(points), -1)
+    line = torch.arange(side, device=a.device, dtype=a.dtype) - side // 2
+    x, y = points[:, :1, None] + line, points[:, 1:, None] + line[:, None]  # (N, 1, side), (N, side, 1)
+    columns, rows = x.long().clamp_(0, a.shape[1] - 1), y.long().clamp_(0, a.shape[0] - 1)
+    first = a.reshape(-1)[(rows * a.shape[1] + columns).reshape(-1)].view(len(points), -1)
+    grid, inside = places(H, x, y, (b.shape[0], b.shape[1]))
+    second = read(b, grid).view(len(points), -1)
+    first, second = first - 0.5, second - 0.5  # as in training
     z = network(torch.cat([first, second]), torch.cat([second, first]))[:, :2]
     forward, backward = z.view(2, -1, 2)
     share = inside.view(len(points), -1).to(a.dtype).mean(1)

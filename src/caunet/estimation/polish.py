@@ -6,47 +6,47 @@ What is minimised, over the transformation, a gain, a bias and a difference in s
 
 by Gauss-Newton steps whose gradients are the mean of both pictures' (Benhimane and Malis' second-order
 minimisation). w is small where a neighbourhood differs by far more than the picture as a whole does: where
-something covers the scene. Both pictures are smoothed before by the same filter, so that interpolation costs no
-precision.
+something covers the scene. Both pictures are to be smoothed before by the same filter, so that interpolation costs
+no precision.
 """
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from caunet import geometry
-from caunet.estimation.pyramid import places, read
+from caunet.estimation.pyramid import Matrix, apply, normalised, places, read
 
 __all__ = ["Polished", "Tiles", "polish", "whole"]
 
 _BLOCK = 4  # side of the neighbourhoods that are weighted as one
 _TOLERANCE = (
-    6.0  # squared residual, in units of its median, at which a neighbourhood keeps a quarter of its say
+    6.0  # mean squared residual, in units of the median, at which a neighbourhood keeps a quarter of its say
 )
+_QUIET = 1e-7  # squared residual (grey levels 0..1) below which differences are rounding
 
 
 class Tiles(NamedTuple):
-    """Square or whole parts of a picture: values (K, h, w) and the (x, y) of their first pixels (K, 2)."""
+    """Parts of a picture: values (K, h, w) and the (x, y) of their first pixels (K, 2)."""
 
     values: Tensor
     corners: Tensor
 
 
 class Polished(NamedTuple):
-    """The answer and what it rests on."""
+    """The answer and what it rests on, as the last step saw it."""
 
-    H: Tensor
-    """(3, 3) float64."""
-    information: Tensor
-    """(k, k) float64: the normal equations of the transformation's k generators, divided by the noise."""
+    H: Matrix
+    information: Matrix
+    """(k, k): the normal equations of the transformation's k generators, divided by the residual's variance."""
     moved: float
-    """How far the last step still moved the corners, in pixels."""
-    weight: Tensor
-    """(K, h - 2, w - 2): how far each pixel is trusted; 0 outside b."""
-    inside: Tensor
-    """The same shape: whether the pixel is seen in b."""
+    """How far the last step moved the corners, in pixels; nan when it could not be made."""
+    trusted: float
+    """Share of the pixels seen in both pictures that was trusted."""
+    overlap: float
+    """Share of a's pixels seen in b."""
     correlation: float
     """Weighted correlation of a and warped b."""
     gain: float
@@ -57,9 +57,9 @@ def whole(picture: Tensor) -> Tiles:
     return Tiles(picture[None], torch.zeros(1, 2, device=picture.device))
 
 
-def generators(model: str, device: torch.device) -> Tensor:
+def generators(model: str) -> Matrix:
     """(k, 8): each generator of ``model``'s group as the first eight entries of a 3 x 3 matrix."""
-    eye = torch.eye(8, device=device)
+    eye = np.eye(8)
     shift = [eye[2], eye[5]]
     turn, grow = eye[3] - eye[1], eye[0] + eye[4]
     chosen = {
@@ -68,19 +68,18 @@ def generators(model: str, device: torch.device) -> Tensor:
         "similarity": [*shift, turn, grow],
         "affine": list(eye[:6]),
         "projective": list(eye),
-    }[model]
-    return torch.stack(chosen)
+    }
+    return np.stack(chosen[model])
 
 
 def polish(
-    tiles: Tiles, b: Tensor, H: Tensor, model: str, size: tuple[int, int], steps: int, stop: float
+    tiles: Tiles, b: Tensor, H: Matrix, model: str, size: tuple[int, int], steps: int, stop: float
 ) -> Polished:
-    """Improve ``H``, from the picture that ``tiles`` were cut from (of ``size``) to ``b`` (H, W).
+    """Improve ``H``, from the picture of ``size`` that ``tiles`` were cut from to ``b`` (H, W).
 
     At most ``steps`` steps are made, fewer once one moves the corners by less than ``stop`` pixels.
     """
     work = _Work(tiles, b, model, size)
-    moved = float("inf")
     for _ in range(steps):
         H, moved = work.step(H)
         if not moved > stop:
@@ -89,146 +88,148 @@ def polish(
 
 
 class _Work:
-    """What stays the same from step to step."""
+    """What stays the same from step to step, and what the last step saw."""
 
     def __init__(self, tiles: Tiles, b: Tensor, model: str, size: tuple[int, int]) -> None:
-        self.b, self.size = b, size
-        a = tiles.values
-        count, height, width = a.shape
-        self.shape = (count, height, width)
-        device = a.device
-        y, x = torch.meshgrid(
-            torch.arange(height, device=device), torch.arange(width, device=device), indexing="ij"
-        )
-        points = torch.stack([x, y, torch.ones_like(x)], -1).to(a.dtype).expand(count, -1, -1, -1)
-        if count > 1:
-            points = points.clone()
-            points[..., :2] += tiles.corners[:, None, None].to(a.dtype)
-        self.points = points.reshape(-1, 3)
+        a, self.b, self.size = tiles.values, b, size
+        _, height, width = a.shape
+        line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
+        self.x = tiles.corners[:, :1, None] + line[:width]  # (K, 1, w)
+        self.y = tiles.corners[:, 1:, None] + line[:height, None]  # (K, h, 1)
         # Coordinates of the order of 1 keep the normal equations well conditioned.
         self.unit = max(size) / 2
         cx, cy = (size[1] - 1) / 2, (size[0] - 1) / 2
-        inner = points[:, 1:-1, 1:-1]
-        self.x, self.y = (inner[..., 0] - cx) / self.unit, (inner[..., 1] - cy) / self.unit
-        self.out = torch.tensor([[self.unit, 0, cx], [0, self.unit, cy], [0, 0, 1]], dtype=torch.float64)
-        self.into = geometry.invert(self.out)
+        self.inner_x = ((self.x - cx) / self.unit)[..., 1:-1]
+        self.inner_y = ((self.y - cy) / self.unit)[:, 1:-1]
+        self.out = np.array([[self.unit, 0, cx], [0, self.unit, cy], [0, 0, 1]])
+        self.into = np.linalg.inv(self.out)
+        self.basis = np.eye(len(generators(model)) + 3, 11, 8 - len(generators(model)))
+        self.basis[: len(generators(model)), :8] = generators(model)
+        self._prepare(a)
+        self.light: tuple[float, float, float] | None = None
+
+    def _prepare(self, a: Tensor) -> None:
         self.a = a[:, 1:-1, 1:-1]
         self.a_x, self.a_y = self._gradient(a)
-        self.laplacian = a[:, 1:-1, 2:] + a[:, 1:-1, :-2] + a[:, 2:, 1:-1] + a[:, :-2, 1:-1] - 4 * self.a
-        self.basis = generators(model, device)
-        self.light: tuple[Tensor, Tensor, Tensor] | None = None
-        self.columns = torch.empty(11, self.a.numel(), dtype=a.dtype, device=device)
-        self.columns[8], self.columns[9], self.columns[10] = self.a.reshape(-1), 1, self.laplacian.reshape(-1)
+        self.laplacian = a[:, 1:-1, 2:] + a[:, 1:-1, :-2] + a[:, 2:, 1:-1] + a[:, :-2, 1:-1]
+        self.laplacian.sub_(self.a, alpha=4)
+        self.columns = a.new_empty(11, *self.a.shape)
+        self.columns[8], self.columns[9], self.columns[10] = self.a, 1, self.laplacian
 
     def _gradient(self, picture: Tensor) -> tuple[Tensor, Tensor]:
-        half = 0.5 * self.unit
-        right = (picture[:, 1:-1, 2:] - picture[:, 1:-1, :-2]) * half
-        down = (picture[:, 2:, 1:-1] - picture[:, :-2, 1:-1]) * half
-        return right, down
+        """Twice the gradient in units of pixels: the halves are taken where both pictures' are added."""
+        right = picture[:, 1:-1, 2:] - picture[:, 1:-1, :-2]
+        return right, picture[:, 2:, 1:-1] - picture[:, :-2, 1:-1]
 
-    def _seen(self, H: Tensor) -> tuple[Tensor, Tensor]:
-        grid, inside = places(H, self.points, (self.b.shape[0], self.b.shape[1]))
-        return read(self.b, grid, "bicubic").view(self.shape), inside.view(self.shape)[:, 1:-1, 1:-1]
-
-    def step(self, H: Tensor) -> tuple[Tensor, float]:
+    def step(self, H: Matrix) -> tuple[Matrix, float]:
         """One Gauss-Newton step: the new H, and how far it moved the corners at most."""
-        seen, inside = self._seen(H)
-        b = seen[:, 1:-1, 1:-1]
+        grid, inside = places(H, self.x, self.y, (self.b.shape[0], self.b.shape[1]))
+        seen = read(self.b, grid, "bicubic")
+        b, self.inside = seen[:, 1:-1, 1:-1], inside[:, 1:-1, 1:-1].to(seen.dtype)
         if self.light is None:
-            self.light = self._first_light(b, inside)
+            self.light = self._first_light(b)
         gain, bias, blur = self.light
         b_x, b_y = self._gradient(seen)
-        x = torch.add(self.a_x, b_x, alpha=float(1 / gain)).mul_(0.5)
-        y = torch.add(self.a_y, b_y, alpha=float(1 / gain)).mul_(0.5)
-        residual = b - gain * self.a - bias - blur * self.laplacian
-        self.inside, self.weight = inside, self._trust(residual, inside)
+        half = 0.25 * self.unit
+        x = self.a_x.add(b_x, alpha=1 / gain).mul_(half)
+        y = self.a_y.add(b_y, alpha=1 / gain).mul_(half)
+        residual = b.sub(self.a, alpha=gain).sub_(self.laplacian, alpha=blur).sub_(bias)
+        weight = self._trust(residual.square_())
         self._fill(x, y)
-        weighted = self.columns * self.weight.reshape(-1)
-        system = (weighted @ self.columns.mT).double()
-        right = (weighted @ b.reshape(-1)).double()
-        return self._solve(H, system, right, residual)
+        columns = self.columns.view(11, -1)
+        weighted = columns * weight.reshape(-1)
+        values = torch.stack([b.reshape(-1), residual.reshape(-1)])
+        both = torch.cat([weighted @ columns.mT, weighted @ values.mT], 1).double().cpu().numpy()
+        self.squares = float(weighted[9] @ values[0].square())
+        return self._solve(H, both)
 
     def _fill(self, x: Tensor, y: Tensor) -> None:
-        """Columns of the linearised model: H's first eight entries, then a, 1 and a's Laplacian."""
-        shape = self.x.shape
-        c = [self.columns[k].view(shape) for k in range(8)]
-        torch.mul(x, self.x, out=c[0])
-        torch.mul(x, self.y, out=c[1])
-        c[2].copy_(x)
-        torch.mul(y, self.x, out=c[3])
-        torch.mul(y, self.y, out=c[4])
-        c[5].copy_(y)
-        radial = -(c[0] + c[4])
-        torch.mul(radial, self.x, out=c[6])
-        torch.mul(radial, self.y, out=c[7])
+        """Columns of the linearised model: H's first eight entries; then stand a, 1 and a's Laplacian."""
+        c = self.columns
+        torch.mul(x, self.inner_x, out=c[0])
+        torch.mul(x, self.inner_y, out=c[1])
+        c[2] = x
+        torch.mul(y, self.inner_x, out=c[3])
+        torch.mul(y, self.inner_y, out=c[4])
+        c[5] = y
+        radial = c[0].add(c[4]).neg_()
+        torch.mul(radial, self.inner_x, out=c[6])
+        torch.mul(radial, self.inner_y, out=c[7])
 
-    def _solve(self, H: Tensor, system: Tensor, right: Tensor, residual: Tensor) -> tuple[Tensor, float]:
-        basis = torch.block_diag(self.basis, torch.eye(3, device=self.basis.device)).double()
-        free = len(self.basis)
-        system, right = basis @ system @ basis.mT, basis @ right
-        scale = system.diagonal().clamp_min(1e-12).rsqrt()
-        normal = system * scale[:, None] * scale
-        normal.diagonal().add_(1e-7)
-        theta = torch.linalg.solve(normal, right * scale) * scale
-        gain = theta[free]
-        noise = (self.weight * residual.square()).sum() / self.weight.sum().clamp_min(1.0)
-        self.information = system[:free, :free] * gain.square() / noise.double().clamp_min(1e-9)
-        if not bool(theta.isfinite().all()) or not float(gain) > 0.02:
+    def _solve(self, H: Matrix, both: Matrix) -> tuple[Matrix, float]:
+        """``both`` (11, 13): normal matrix, right side, and each column's product with the squared residual."""
+        free = len(self.basis) - 3
+        system, right = self.basis @ both[:, :11] @ self.basis.T, self.basis @ both[:, 11]
+        self.both = both
+        scale = 1 / np.sqrt(np.maximum(np.diag(system), 1e-12))
+        normal = system * scale[:, None] * scale + 1e-7 * np.eye(len(scale))
+        theta = np.linalg.solve(normal, right * scale) * scale
+        gain = float(theta[free])
+        total, squared = both[9, 9], both[9, 12]  # sums of the weights, and of weighted squared residuals
+        self.information = system[:free, :free] * gain**2 / max(squared / max(total, 1.0), _QUIET)
+        if not np.isfinite(theta).all() or gain < 0.02:
             return H, float("nan")
-        self.light = (
-            gain.to(residual.dtype),
-            theta[free + 1].to(residual.dtype),
-            theta[free + 2].to(residual.dtype),
-        )
-        algebra = (theta[:free] / gain) @ basis[:free, :8]
-        D = torch.matrix_exp(torch.cat([-algebra, algebra.new_zeros(1)]).view(3, 3)).cpu()
-        return self._moved(H, geometry.compose(self.out, D, self.into))
+        self.light = gain, float(theta[free + 1]), float(theta[free + 2])
+        algebra = np.append((theta[:free] / gain) @ self.basis[:free, :8], 0.0).reshape(3, 3)
+        return self._moved(H, self.out @ _exponential(-algebra) @ self.into)
 
-    def _moved(self, H: Tensor, D: Tensor) -> tuple[Tensor, float]:
-        height, width = self.size
-        corners = torch.tensor(
-            [[0.0, 0.0], [width - 1.0, 0.0], [width - 1.0, height - 1.0], [0.0, height - 1.0]],
-            dtype=torch.float64,
-        )
-        moved = float((geometry.apply(D, corners) - corners).norm(dim=1).amax())
-        new = geometry.compose(H, D.to(H.device))
-        if not moved < max(self.size) or not float(new[2, 2].abs()) > 1e-9:
+    def _moved(self, H: Matrix, D: Matrix) -> tuple[Matrix, float]:
+        bottom, right = self.size[0] - 1.0, self.size[1] - 1.0
+        corners = np.array([[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]])
+        moved = float(np.abs(apply(D, corners) - corners).max())
+        new = H @ D
+        if not moved < max(self.size) or not abs(new[2, 2]) > 1e-9:
             return H, float("nan")
-        return geometry.normalise(new), moved
+        return normalised(new), moved
 
-    def _first_light(self, b: Tensor, inside: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        share = inside.to(b.dtype)
+    def _first_light(self, b: Tensor) -> tuple[float, float, float]:
+        share = self.inside
         total = share.sum().clamp_min(1.0)
         mean_a, mean_b = (self.a * share).sum() / total, (b * share).sum() / total
         spread_a = ((self.a - mean_a).square() * share).sum()
         spread_b = ((b - mean_b).square() * share).sum()
         gain = (spread_b / spread_a.clamp_min(1e-9)).sqrt().clamp(0.1, 10.0)
-        return gain, mean_b - gain * mean_a, torch.zeros_like(gain)
+        return float(gain), float(mean_b - gain * mean_a), 0.0
 
-    def _trust(self, residual: Tensor, inside: Tensor) -> Tensor:
-        """Weights from the mean squared residual of blocks, in units of the median block's."""
-        share = inside.to(residual.dtype)
-        squares = avg_pool2d(
-            (residual.square() * share)[:, None], _BLOCK, ceil_mode=True, count_include_pad=False
-        )
-        shares = avg_pool2d(share[:, None], _BLOCK, ceil_mode=True, count_include_pad=False)
-        mean = squares / shares.clamp_min(1e-3)
+    def _trust(self, squares: Tensor) -> Tensor:
+        """Weights from the mean squared residual of blocks, in units of the median block's; 0 outside b."""
+        _, height, width = squares.shape
+        energy = avg_pool2d(squares * self.inside, _BLOCK, ceil_mode=True)
+        shares = avg_pool2d(self.inside, _BLOCK, ceil_mode=True)
+        mean = energy / shares.clamp_min(1e-3)
         full = mean[shares > 0.5]
         usual = full.median() if full.numel() else mean.median()
-        trust = (1 + mean / (_TOLERANCE * usual.clamp_min(1e-8))).square().reciprocal()
-        wide = trust.repeat_interleave(_BLOCK, -2).repeat_interleave(_BLOCK, -1)
-        return wide[:, 0, : share.shape[1], : share.shape[2]] * share
+        trust = mean.div_(usual.clamp_min(_QUIET).mul_(_TOLERANCE)).add_(1).square_().reciprocal_()
+        wide = trust[:, :, None, :, None].expand(-1, -1, _BLOCK, -1, _BLOCK)
+        rows, columns = trust.shape[1] * _BLOCK, trust.shape[2] * _BLOCK
+        return wide.reshape(-1, rows, columns)[:, :height, :width] * self.inside
 
-    def told(self, H: Tensor, moved: float) -> Polished:
-        """The answer, with the correlation that the last step saw."""
-        gain = self.light[0] if self.light else torch.tensor(1.0)
-        return Polished(H, self.information, moved, self.weight, self.inside, self.correlate(H), float(gain))
+    def told(self, H: Matrix, moved: float) -> Polished:
+        """The answer, with what the last step saw."""
+        system, total = self.both[:, :11], max(self.both[9, 9], 1e-6)
+        mean_a, mean_b = system[8, 9] / total, self.both[9, 11] / total
+        product = self.both[8, 11] / total - mean_a * mean_b
+        lengths = (system[8, 8] / total - mean_a**2) * (self.squares / total - mean_b**2)
+        seen = float(self.inside.mean())
+        return Polished(
+            H,
+            self.information,
+            moved,
+            trusted=float(total) / max(seen * self.inside.numel(), 1.0),
+            overlap=seen,
+            correlation=float(product / np.sqrt(max(lengths, 1e-14))),
+            gain=self.light[0] if self.light else 1.0,
+        )
 
-    def correlate(self, H: Tensor) -> float:
-        seen, inside = self._seen(H)
-        b, weight = seen[:, 1:-1, 1:-1], self.weight * inside
-        total = weight.sum().clamp_min(1e-6)
-        a, b = self.a - (self.a * weight).sum() / total, b - (b * weight).sum() / total
-        product = (weight * a * b).sum()
-        lengths = ((weight * a * a).sum() * (weight * b * b).sum()).clamp_min(1e-12)
-        return float(product * lengths.rsqrt())
+
+def _exponential(A: Matrix) -> Matrix:
+    """exp(A) of a 3 x 3 matrix: a step in the algebra of a group as a member of the group."""
+    halvings = max(0, int(np.ceil(np.log2(max(np.abs(A).sum(), 1e-30)))) + 3)
+    A = A / 2**halvings
+    term = total = np.eye(3)
+    for k in range(1, 9):
+        term = term @ A / k
+        total = total + term
+    for _ in range(halvings):
+        total = total @ total
+    return total

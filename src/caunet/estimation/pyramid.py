@@ -1,18 +1,32 @@
 """Pictures at several scales, and places of one picture read in another.
 
 Coordinates: pixel centres at integers on every level. A pixel of level n stands for 2^n x 2^n pixels of level 0, so
-x_0 = s x_n + (s - 1) / 2 with s = 2^n: :func:`level_matrix`.
+x_0 = s x_n + (s - 1) / 2 with s = 2^n. Homographies are small and stay on the CPU, in NumPy and float64; pictures
+are tensors, on whatever device.
 """
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, grid_sample, pad
 
-from caunet import geometry
+__all__ = [
+    "Matrix",
+    "apply",
+    "between_levels",
+    "halve",
+    "level_matrix",
+    "normalised",
+    "places",
+    "pyramid",
+    "read",
+    "smooth",
+]
 
-__all__ = ["between_levels", "halve", "level_matrix", "places", "pyramid", "read", "smooth"]
+Matrix = npt.NDArray[np.float64]
 
-_NEAR = 1e-4  # third coordinate (1 at the picture's centre) below which a point counts as behind the viewer
+_NEAR = 1e-3  # third coordinate (1 at the first pixel) below which a point counts as behind the viewer
 _SMOOTH = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)  # a Gaussian of standard deviation 1
 _HALVE = (1 / 8, 3 / 8, 3 / 8, 1 / 8)
 
@@ -47,46 +61,73 @@ def pyramid(picture: Tensor, levels: int) -> list[Tensor]:
     return pictures
 
 
-def level_matrix(level: int) -> Tensor:
-    """(3, 3) float64: from pixels of ``level`` to pixels of the picture itself.
+def level_matrix(level: int) -> Matrix:
+    """(3, 3): from pixels of ``level`` to pixels of the picture itself.
 
     >>> level_matrix(1)[0]
-    tensor([2.0000, 0.0000, 0.5000], dtype=torch.float64)
+    array([2. , 0. , 0.5])
     """
     s = float(2**level)
     shift = (s - 1) / 2
-    return torch.tensor([[s, 0, shift], [0, s, shift], [0, 0, 1]], dtype=torch.float64)
+    return np.array([[s, 0, shift], [0, s, shift], [0, 0, 1]])
 
 
-def between_levels(H: Tensor, source: int, target: int) -> Tensor:
+def normalised(H: Matrix) -> Matrix:
+    """The same homography with 1 as its last entry."""
+    made: Matrix = H / H[2, 2]
+    return made
+
+
+def between_levels(H: Matrix, source: int, target: int) -> Matrix:
     """H (3, 3) in pixels of level ``source`` of both pictures, rewritten for level ``target``.
 
-    >>> between_levels(geometry.translate(8.0, 0.0).double(), 0, 2)[0, 2].item()
-    2.0
+    >>> shift = np.array([[1.0, 0, 8], [0, 1, 0], [0, 0, 1]])
+    >>> between_levels(shift, 0, 2)[0]
+    array([1., 0., 2.])
     """
     if source == target:
         return H
-    step = geometry.compose(geometry.invert(level_matrix(target)), level_matrix(source))
-    return geometry.normalise(geometry.compose(step, H, geometry.invert(step)))
+    step = np.linalg.inv(level_matrix(target)) @ level_matrix(source)
+    return normalised(step @ H @ np.linalg.inv(step))
 
 
-def places(H: Tensor, points: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Where ``points`` (N, 3), homogeneous, lie in a picture of ``size``: (N, 2) for grid_sample, and whether inside.
+def apply(H: Matrix, points: Matrix) -> Matrix:
+    """Points (N, 2) carried by H; those behind the viewer end far away.
 
-    H is float64, on the CPU; only its product with the normalisation is rounded to the points' precision.
+    >>> apply(np.diag([2.0, 2.0, 1.0]), np.array([[1.0, 3.0]]))
+    array([[2., 6.]])
+    """
+    moved = points @ H[:, :2].T + H[:, 2]
+    third = moved[:, 2:]
+    made: Matrix = np.where(third > _NEAR, moved[:, :2] / np.maximum(third, _NEAR), 1e6)
+    return made
+
+
+def places(H: Matrix, x: Tensor, y: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Where the pixels of K tiles lie in a picture of ``size``, as grid_sample wants them, and whether inside.
+
+    x (K, 1, w) and y (K, h, 1) are the pixels' coordinates; the grid is (K, h, w, 2), the answer (K, h, w).
     """
     height, width = size
-    frame = H.new_tensor([[2 / max(width - 1, 1), 0, -1], [0, 2 / max(height - 1, 1), -1], [0, 0, 1]])
-    moved = points @ (frame @ H).mT.to(points)
-    third = moved[:, 2:]
-    grid = moved[:, :2] / third.clamp_min(_NEAR)
-    inside = (grid.abs().amax(1) <= 1) & (third[:, 0] > _NEAR)
+    frame = np.array([[2 / max(width - 1, 1), 0, -1], [0, 2 / max(height - 1, 1), -1], [0, 0, 1]])
+    (a, b, c), (d, e, f), (g, h, i) = (frame @ H).tolist()
+    third = (x * g + i) + y * h
+    inside = third > _NEAR
+    inverse = third.clamp_min_(_NEAR).reciprocal_()
+    right, down = ((x * a + c) + y * b).mul_(inverse), ((x * d + f) + y * e).mul_(inverse)
+    grid = torch.stack([right, down], -1)
+    inside &= torch.maximum(right.abs_(), down.abs_()) <= 1
     return grid, inside
 
 
 def read(picture: Tensor, grid: Tensor, mode: str = "bilinear") -> Tensor:
-    """Values of ``picture`` (H, W) at ``grid`` (N, 2) from :func:`places`; beyond the edge the edge goes on."""
+    """Values (K, h, w) of ``picture`` (H, W) at a grid (K, h, w, 2) of :func:`places`; the edge goes on beyond it."""
+    count, height, width = grid.shape[:3]
     values = grid_sample(
-        picture[None, None], grid[None, :, None], mode=mode, padding_mode="border", align_corners=True
+        picture[None, None],
+        grid.view(1, count * height, width, 2),
+        mode=mode,
+        padding_mode="border",
+        align_corners=True,
     )
-    return values[0, 0, :, 0]
+    return values.view(count, height, width)

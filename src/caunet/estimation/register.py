@@ -3,13 +3,14 @@
 import math
 from typing import NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from caunet import geometry
 from caunet.estimation.fit import robust_fit
 from caunet.estimation.motions import Motions, measure, raster
 from caunet.estimation.polish import polish, whole
-from caunet.estimation.pyramid import between_levels, pyramid, smooth
+from caunet.estimation.pyramid import Matrix, apply, between_levels, normalised, pyramid, smooth
 from caunet.models import RelationNetwork
 
 __all__ = ["Registration", "register"]
@@ -21,11 +22,11 @@ _NETWORK_SIDE = 64  # the network works up to about this side; the polish goes o
 class Registration(NamedTuple):
     """The answer in pixels of the pictures, and what it was drawn from."""
 
-    H: Tensor
-    """(3, 3) float64."""
+    H: Matrix
+    """(3, 3)."""
     motions: Motions
     """The network's last ones, in pixels of ``level``."""
-    targets: Tensor
+    targets: Matrix
     """(N, 2): where they end in b, in pixels of ``level``."""
     level: int
     evidence: dict[str, float]
@@ -55,7 +56,7 @@ def register(a: Tensor, b: Tensor, network: RelationNetwork, model: str = "proje
                 before = H
                 H, motions, _ = coarse_step(network, small, large, H, model)
             at = level
-            targets = geometry.apply(before, (motions.points + motions.motion).double().cpu())
+            targets = apply(before, (motions.points + motions.motion).double().cpu().numpy())
         if level <= max(count - 2, 0):
             tiles = whole(smooth(small))
             size = (small.shape[0], small.shape[1])
@@ -68,17 +69,20 @@ def register(a: Tensor, b: Tensor, network: RelationNetwork, model: str = "proje
     return Registration(H, motions, targets, at, {"correlation": polished.correlation})
 
 
-def _start(sizes: tuple[tuple[int, int], tuple[int, int]], level: int) -> Tensor:
+def _start(sizes: tuple[tuple[int, int], tuple[int, int]], level: int) -> Matrix:
     """Identity, or for pictures of different sizes: centre upon centre."""
     (ha, wa), (hb, wb) = sizes
-    H = geometry.translate((wb - wa) / 2, (hb - ha) / 2).double()
+    H = np.array([[1, 0, (wb - wa) / 2], [0, 1, (hb - ha) / 2], [0, 0, 1]])
     return between_levels(H, 0, level)
 
 
 def coarse_step(
-    network: RelationNetwork, a: Tensor, b: Tensor, H: Tensor, model: str, count: int = 100
-) -> tuple[Tensor, Motions, Tensor]:
+    network: RelationNetwork, a: Tensor, b: Tensor, H: Matrix, model: str, count: int = 100
+) -> tuple[Matrix, Motions, Matrix]:
+    """One look of the network and a fit to what it saw."""
     points = raster((a.shape[0], a.shape[1]), network.model_spec.patch, count, a.device)
     motions = measure(network, a, b, H, points)
-    delta, trusted = robust_fit(model, points, points + motions.motion, motions.weight, tolerance=0.7)
-    return geometry.normalise(geometry.compose(H, delta.cpu())), motions, trusted
+    seen = torch.cat([points, motions.motion, motions.weight[:, None]], 1).double().cpu().numpy()
+    source, target = seen[:, :2], seen[:, :2] + seen[:, 2:4]
+    delta, trusted = robust_fit(model, source, target, seen[:, 4], tolerance=0.7)
+    return normalised(H @ delta), motions, trusted
