@@ -81,6 +81,8 @@ def test_nothing_imports_the_command_line_or_the_page() -> None:
 
 def test_public_names_are_exactly_these() -> None:
     assert sorted(caunet.__all__) == [
+        "Estimate",
+        "Estimator",
         "HybridOptimizer",
         "MultiplicativeAdam",
         "MultiplicativeUpdate",
@@ -89,11 +91,14 @@ def test_public_names_are_exactly_these() -> None:
         "__version__",
         "create_model",
         "data",
+        "estimate",
+        "estimate_many",
         "evaluate",
         "functional",
         "geometry",
         "list_models",
         "load_images",
+        "load_pretrained",
         "load_weights",
         "metrics",
         "nn",

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from caunet import data, functional, geometry, metrics, nn, optim, tasks
     from caunet.data import PairSource, load_images
+    from caunet.estimation import Estimate, Estimator, estimate, estimate_many
     from caunet.evaluation import evaluate
-    from caunet.models import create_model, list_models, load_weights, save_weights
+    from caunet.models import create_model, list_models, load_pretrained, load_weights, save_weights
     from caunet.optim import HybridOptimizer, MultiplicativeAdam, MultiplicativeUpdate
     from caunet.training import TrainConfig, train
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Estimate",
+    "Estimator",
     "HybridOptimizer",
     "MultiplicativeAdam",
     "MultiplicativeUpdate",
@@ -31,11 +34,14 @@ __all__ = [
     "__version__",
     "create_model",
     "data",
+    "estimate",
+    "estimate_many",
     "evaluate",
     "functional",
     "geometry",
     "list_models",
     "load_images",
+    "load_pretrained",
     "load_weights",
     "metrics",
     "nn",
@@ -47,15 +53,20 @@ __all__ = [
 
 # Where each name lives. Names are looked up when they are first used, so that `import caunet` costs next to nothing.
 _HOME = {
+    "Estimate": "estimation",
+    "Estimator": "estimation",
     "HybridOptimizer": "optim",
     "MultiplicativeAdam": "optim",
     "MultiplicativeUpdate": "optim",
     "PairSource": "data",
     "TrainConfig": "training",
     "create_model": "models",
+    "estimate": "estimation",
+    "estimate_many": "estimation",
     "evaluate": "evaluation",
     "list_models": "models",
     "load_images": "data",
+    "load_pretrained": "models",
     "load_weights": "models",
     "save_weights": "models",
     "train": "training",

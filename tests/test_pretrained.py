@@ -1,0 +1,260 @@
+"""Weights that come with the package: packing a run, loading it again, and whether what is shipped is as good as its
+card says."""
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from caunet.cli import main
+from caunet.cli.parser import parse
+from caunet.cli.weights import training_command
+from caunet.data import PairSource, Photometric, load_images
+from caunet.errors import CheckpointError, DataError
+from caunet.evaluation import evaluate
+from caunet.models import (
+    create_model,
+    load_pretrained,
+    load_weights,
+    pretrained,
+    pretrained_names,
+    save_weights,
+)
+from caunet.models.packing import pack
+from caunet.models.pretrained import card, cards_table
+from caunet.training import TrainConfig
+from caunet.training.loop import load_sources
+
+ROOT = Path(__file__).parents[1]
+CONFIG = TrainConfig(task="rotation", model="can", model_options={"units": 8}, updates=50)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A package without weights."""
+    path = tmp_path / "weights"
+    path.mkdir()
+    monkeypatch.setattr(pretrained, "weights_folder", lambda: path)
+    monkeypatch.setattr("caunet.models.packing.weights_folder", lambda: path)
+    return path
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """What training leaves behind, without the training."""
+    path = tmp_path / "run"
+    path.mkdir()
+    model = create_model("can", "rotation", units=8, seed=0)
+    save_weights(model, path / "weights.safetensors")
+    (path / "config.json").write_text(json.dumps(CONFIG.to_json()))
+    (path / "result.json").write_text(
+        json.dumps({"commit": "abc", "seconds": 1.5, "environment": {"torch": "2"}})
+    )
+    return path
+
+
+def errors(value, count=10):
+    corner = {"mean": value / 10, "median": value / 20, "p90": value}
+    return {"parameter_error": value, "transformation_error": 0.1, "corner_error": corner, "count": count}
+
+
+def test_a_packed_network_is_loaded_again(folder, run_dir):
+    seen = []
+
+    def measure(model):
+        seen.append(model)
+        return errors(4.0 + 0.02 * (len(seen) - 1))
+
+    made = pack(run_dir, "can-rotation", measure, command="caunet train --task rotation")
+    assert pretrained_names() == ["can-rotation"]
+    assert card("can-rotation") == made
+    assert made["metrics"]["float32"]["parameter_error"] == 4.0
+    assert made["metrics"]["float16"]["parameter_error"] == 4.02
+    assert made["metrics"]["float16"]["corner_error"] == pytest.approx(0.402)
+    assert (made["commit"], made["precision"], made["parameters"]) == (
+        "abc",
+        "float16",
+        seen[0].parameter_count(),
+    )
+    assert made["config"]["model_options"] == {"units": 8}
+    assert made["bytes"] == (folder / "can-rotation.safetensors").stat().st_size
+    model = create_model("can", "rotation", pretrained=True)
+    assert not model.training
+    original = load_weights(run_dir / "weights.safetensors").state_dict()
+    for name, weight in model.state_dict().items():
+        assert weight.dtype == torch.float32
+        assert torch.equal(weight, original[name].half().float())
+        assert torch.equal(weight, seen[1].state_dict()[name]), "what was measured is what is shipped"
+    assert load_pretrained("can-rotation", dtype=torch.float64).decoder[0].weight.dtype == torch.float64
+    with torch.no_grad():
+        model.decoder[0].weight.zero_()
+    assert load_pretrained("can-rotation").decoder[0].weight.any(), "every call gives a network of its own"
+
+
+def test_names_that_are_not_shipped(folder, run_dir):
+    with pytest.raises(
+        ValueError, match="no weights named 'can-rotation' are shipped; this package has none"
+    ):
+        create_model("can", "rotation", pretrained=True)
+    pack(run_dir, "can-rotation", lambda _: errors(1.0), command="")
+    message = r"no weights named 'can-scaling' are shipped; there are can-rotation"
+    with pytest.raises(ValueError, match=message):
+        create_model("can", "scaling", pretrained=True)
+    with pytest.raises(ValueError, match=r"\(did you mean 'can-rotation'\?\)"):
+        load_pretrained("can-rotaton")
+    with pytest.raises(ValueError, match="model takes one of ctn"):
+        create_model("cna", "rotation", pretrained=True)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_shipped_network_is_taken_as_it_is(run_dir):
+    pack(run_dir, "can-rotation", lambda _: errors(1.0), command="")
+    for option in ({"units": 300}, {"seed": 0}, {"features": nn.Identity()}):
+        with pytest.raises(ValueError, match=f"without {next(iter(option))}"):
+            create_model("can", "rotation", pretrained=True, **option)
+    with pytest.raises(ValueError, match="patch: can-rotation was trained on 11, got 9"):
+        create_model("can", "rotation", patch=9, pretrained=True)
+    assert (
+        create_model("can", "rotation", pretrained=True, dtype=torch.float64).relation.u.dtype
+        == torch.float64
+    )
+
+
+def test_a_network_that_suffers_is_refused(folder, run_dir):
+    values = iter([1.0, 1.02])
+    with pytest.raises(
+        CheckpointError, match=r"1\.0 becomes 1\.02 in float16, more than 1% worse; .*float32"
+    ):
+        pack(run_dir, "can-rotation", lambda _: errors(next(values)), command="")
+    model = load_weights(run_dir / "weights.safetensors")
+    with torch.no_grad():
+        model.relation.u[0, 0] = 1e6
+    save_weights(model, run_dir / "weights.safetensors")
+    with pytest.raises(CheckpointError, match="too large for float16; keep float32"):
+        pack(run_dir, "can-rotation", lambda _: errors(1.0), command="")
+    assert list(folder.iterdir()) == []
+    made = pack(run_dir, "can-rotation", lambda _: errors(1.0), command="", precision="float32", note="large")
+    assert (made["precision"], made["note"]) == ("float32", "large")
+    assert load_pretrained("can-rotation").relation.u[0, 0] == 1e6
+
+
+def test_unfinished_runs_and_odd_names(folder, run_dir, tmp_path):
+    with pytest.raises(ValueError, match="name takes letters, digits"):
+        pack(run_dir, "../can", lambda _: errors(1.0), command="")
+    (run_dir / "result.json").unlink()
+    with pytest.raises(CheckpointError, match=r"no .*result\.json; only a finished run can be packed"):
+        pack(run_dir, "can-rotation", lambda _: errors(1.0), command="")
+    (run_dir / "config.json").write_text("[]")
+    with pytest.raises(CheckpointError, match="is not a JSON object"):
+        pack(run_dir, "can-rotation", lambda _: errors(1.0), command="")
+    assert list(folder.iterdir()) == []
+
+
+def test_damage_is_found(folder, run_dir):
+    pack(run_dir, "can-rotation", lambda _: errors(1.0), command="")
+    content = bytearray((folder / "can-rotation.safetensors").read_bytes())
+    content[-1] ^= 1
+    (folder / "can-rotation.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"is not the file of its card .* install caunet again"):
+        load_pretrained("can-rotation")
+    for text in ("{", "[]"):
+        (folder / "can-rotation.json").write_text(text)
+        with pytest.raises(CheckpointError, match="install caunet again"):
+            load_pretrained("can-rotation")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_commands(run_dir, tmp_path, capsys):
+    # Two pictures, so that there are few pairs.
+    (tmp_path / "pictures").mkdir()
+    for name in ("a.png", "b.png"):
+        noise = np.random.default_rng(len(name)).integers(0, 256, (96, 96), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / "pictures" / name)
+    config = CONFIG.replace(data=str(tmp_path / "pictures"))
+    (run_dir / "config.json").write_text(json.dumps(config.to_json()))
+    assert main(["weights", "list"]) == 0
+    assert "no weights" in capsys.readouterr().out
+    assert main(["weights", "pack", str(run_dir), "can-rotation", "--pairs", "300"]) == 0
+    said = capsys.readouterr().out
+    assert "300 test pairs" in said
+    assert main(["weights", "list", "--json"]) == 0
+    known = json.loads(capsys.readouterr().out)["can-rotation"]
+    # The same pairs measured here: the card's numbers are those of the network.
+    found = evaluate(load_pretrained("can-rotation"), load_sources(config)[1], limit=300, progress=False)
+    assert known["metrics"]["float16"]["parameter_error"] == pytest.approx(found["parameter_error"], rel=1e-6)
+    assert known["command"] == training_command(config)
+    assert main(["weights", "list"]) == 0
+    assert "can-rotation" in capsys.readouterr().out
+    assert main(["weights", "list", "--markdown"]) == 0
+    assert "| `can-rotation` | `can`, rotation | " in capsys.readouterr().out
+    assert main(["weights", "pack", str(tmp_path / "nowhere"), "x"]) == 2
+    assert "name the directory of a finished run" in capsys.readouterr().err
+    (run_dir / "config.json").write_text("{}x")
+    assert main(["weights", "pack", str(run_dir), "x"]) == 2
+    assert "cannot read" in capsys.readouterr().err
+
+
+def test_the_command_of_a_run_makes_that_run():
+    config = TrainConfig(
+        task="affine",
+        model="bln",
+        model_options={"bias": False, "hidden": [5]},
+        photometric={"gain": [0.8, 1.2]},
+        updates=7,
+        rate=0.01,
+        adam_reset=True,
+        schedule="cosine",
+    )
+    words = shlex.split(training_command(config))
+    assert words[0] == "caunet"
+    assert parse(words[1:]).config.checked() == config
+
+
+# What is really shipped.
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_shipped_networks_are_as_good_as_their_cards(name):
+    known = card(name)
+    model = load_pretrained(name)
+    assert model.parameter_count() == known["parameters"]
+    assert (model.spec["name"], model.spec["task"]) == (known["model"], known["task"])
+    full, packed = (known["metrics"][kind]["parameter_error"] for kind in ("float32", known["precision"]))
+    assert packed <= full * 1.01
+    for field in ("command", "commit", "data", "protocol", "config"):
+        assert known[field]
+    testing, same = some_pairs(TrainConfig.from_json(known["config"]))
+    found = evaluate(model, testing, progress=False)["parameter_error"]
+    if same:
+        assert found == pytest.approx(packed, rel=0.5)
+    middle = (torch.tensor(testing.task.low) + torch.tensor(testing.task.high)) / 2
+    guess = evaluate(lambda x, y: middle.expand(len(x), -1), testing, progress=False)["parameter_error"]
+    assert found < 0.6 * guess
+
+
+def some_pairs(config):
+    """2000 of the test pairs of a run, and whether they are its own: without CIFAR-10 they are of photographs."""
+    try:
+        images, same = load_images(config.data, split="test"), True
+    except DataError:
+        images, same = load_images("photos", split="test"), False
+    photometric = Photometric.from_json(config.photometric) if config.photometric else None
+    pairs = PairSource(
+        images.pixels[:200], config.task, config.protocol, patch=config.patch, photometric=photometric
+    )
+    return pairs, same
+
+
+def test_shipped_networks_are_a_few_megabytes():
+    assert sum(card(name)["bytes"] for name in pretrained_names()) < 20e6
+
+
+def test_the_table_in_the_docs_is_that_of_the_cards():
+    text = (ROOT / "docs" / "models.md").read_text()
+    inside = text.partition("<!-- weights:begin -->")[2].partition("<!-- weights:end -->")[0]
+    assert inside.strip() == cards_table(), "run `caunet weights list --markdown` and paste what it prints"
