@@ -168,20 +168,20 @@ _SHARED: dict[str, Any] = {
     "pairs": "fresh",
     "updates": 20_000,
     "schedule": "cosine",
-    "rate": 0.002,
+    "rate": 0.005,
     "test_every": 2_000,
     "checkpoint_every": 4_000,
 }
 # One setting a network, for all tasks; chosen on validation images, see docs/learning-rule.md.
 BEST: dict[str, dict[str, Any]] = {
-    "ctn": {**_SHARED, "model_options": {"contrast": 1.0, "target_scale": True}},
+    "ctn": {**_SHARED, "rate": 0.002, "model_options": {"contrast": 1.0, "target_scale": True}},
     "bln": {**_SHARED, "model_options": {"contrast": 1.0, "target_scale": True}},
     "can": {
         **_SHARED,
         "rule": "multiplicative-adam",
         "rule_options": {"mix": 0.04},
         "rate_multiplicative": 0.05,
-        "model_options": {"contrast": 0.1, "response_scale": 30.0, "target_scale": True},
+        "model_options": {"contrast": 0.05, "response_scale": 30.0, "target_scale": True},
     },
 }
 
