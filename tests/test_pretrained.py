@@ -192,6 +192,17 @@ def test_the_commands(run_dir, tmp_path, capsys):
     assert "can-rotation" in capsys.readouterr().out
     assert main(["weights", "list", "--markdown"]) == 0
     assert "| `can-rotation` | `can`, rotation | " in capsys.readouterr().out
+    page = tmp_path / "page.md"
+    page.write_text("Before\n<!-- weights:begin -->\nold\n<!-- weights:end -->\nafter\n")
+    assert main(["weights", "list", "--fill", str(page)]) == 0
+    assert [line for line in page.read_text().splitlines() if line] == [
+        "Before",
+        "<!-- weights:begin -->",
+        *cards_table().splitlines(),
+        "<!-- weights:end -->",
+        "after",
+    ]
+    capsys.readouterr()
     assert main(["weights", "pack", str(tmp_path / "nowhere"), "x"]) == 2
     assert "name the directory of a finished run" in capsys.readouterr().err
     (run_dir / "config.json").write_text("{}x")
@@ -257,4 +268,4 @@ def test_shipped_networks_are_a_few_megabytes():
 def test_the_table_in_the_docs_is_that_of_the_cards():
     text = (ROOT / "docs" / "models.md").read_text()
     inside = text.partition("<!-- weights:begin -->")[2].partition("<!-- weights:end -->")[0]
-    assert inside.strip() == cards_table(), "run `caunet weights list --markdown` and paste what it prints"
+    assert inside.strip() == cards_table(), "run `caunet weights list --fill docs/models.md`"

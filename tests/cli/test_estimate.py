@@ -2,6 +2,7 @@
 
 import json
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -189,3 +190,20 @@ def test_help_teaches(capsys):
         "orange",
     ):
         assert words in said
+
+
+def test_two_photographs_from_end_to_end(tmp_path, capsys):
+    """The real estimator on the weights that come with the package; OpenCV moved the picture."""
+    scene = data.astronaut()
+    H = np.array([[1.02, 0.05, -38.0], [-0.04, 0.98, -21.0], [3e-5, -2e-5, 1.0]])
+    moved = cv2.warpPerspective(scene, H, (440, 430), flags=cv2.INTER_CUBIC)
+    Image.fromarray(scene[:440]).save(tmp_path / "a.png")
+    Image.fromarray(moved).save(tmp_path / "b.jpg", quality=92)
+    paths = [str(tmp_path / name) for name in ("a.png", "b.jpg")]
+    assert main(["estimate", *paths, "--json", "--threads", "1", "--out", str(tmp_path / "o.png")]) == 0
+    found = Estimate.from_json(json.loads(capsys.readouterr().out))
+    frame = np.array([[[0, 0], [511, 0], [511, 439], [0, 439]]], float)
+    error = found.corners.numpy() - cv2.perspectiveTransform(frame, H)[0]
+    assert np.linalg.norm(error, axis=1).max() < 1
+    aligned = np.asarray(opened(tmp_path / "o.png")).astype(float)[100:300, 100:300]
+    assert np.abs(aligned - scene[100:300, 100:300]).mean() < 4

@@ -29,7 +29,8 @@ class EstimateCommand:
     """
 
     a: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="A")]
-    """The first picture (PNG, JPEG, TIFF, BMP, GIF, WebP or PPM, up to 40 megapixels)."""
+    """The first picture: PNG, JPEG, TIFF, BMP, GIF, WebP or PPM, 16 x 16 pixels to 40 megapixels. Of an animation or a
+    file of several pages the first is taken; what is transparent lies on white."""
     b: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="B")]
     """The second picture; it may have another size."""
     model: Literal["translation", "euclidean", "similarity", "affine", "projective"] = "projective"

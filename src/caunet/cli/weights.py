@@ -26,14 +26,22 @@ class List:
     json: bool = False
     """Print the model cards as JSON: data, recipe, command, commit, errors, hash."""
     markdown: bool = False
-    """Print the table as it stands in docs/models.md."""
+    """Print a table in Markdown."""
+    fill: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Put that table into this file, between <!-- weights:begin --> and <!-- weights:end -->."""
 
     def run(self) -> int:
         """Print."""
         from caunet.models.pretrained import card, cards_table, pretrained_names
 
         cards = {name: card(name) for name in pretrained_names()}
-        if self.json:
+        if self.fill is not None:
+            from caunet.reproduction.tables import fill
+
+            print(
+                f"{self.fill} {'updated' if fill(self.fill, cards_table(), 'weights') else 'was up to date'}"
+            )
+        elif self.json:
             print(json.dumps(cards, indent=2))
         elif self.markdown:
             print(cards_table())
