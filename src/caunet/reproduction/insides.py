@@ -13,7 +13,7 @@ from caunet.reproduction.figures import COLOURS, INK, new_figure
 
 _GAP = 2  # pixels between the tiles of a mosaic
 
-__all__ = ["Tuning", "associations", "filters", "matches", "preferences", "samples", "tuning_of"]
+__all__ = ["Tuning", "associations", "filters", "matches", "mosaic", "preferences", "samples", "tuning_of"]
 
 
 def samples(models: Mapping[str, RelationNetwork], source: PairSource, count: int = 8) -> Any:
@@ -30,7 +30,7 @@ def samples(models: Mapping[str, RelationNetwork], source: PairSource, count: in
     figure = new_figure(9.3, 3.0)
     axis = figure.subplots()
     side = source.patch + _GAP
-    _show(axis, _mosaic(torch.stack([pairs.x, pairs.y])), cmap="gray", vmin=-0.5, vmax=0.5)
+    _show(axis, mosaic(torch.stack([pairs.x, pairs.y])), cmap="gray", vmin=-0.5, vmax=0.5)
     for i in range(count):
         _square(axis, torch.eye(3), source.patch, (i * side, 0), "white", "-", 1.8)
         _square(axis, truth[i], source.patch, (i * side, side), "white", "-", 2.2)
@@ -51,7 +51,7 @@ def _key(colour: str, style: Any, label: str) -> Any:
     return Line2D([], [], color=colour, linestyle=style, label=label)
 
 
-def _mosaic(tiles: Tensor) -> Tensor:
+def mosaic(tiles: Tensor) -> Tensor:
     """Tiles (rows, columns, height, width) as one picture, NaN between: one image draws faster than many."""
     rows, columns, height, width = tiles.shape
     padded = torch.nn.functional.pad(tiles, (0, _GAP, 0, _GAP), value=float("nan"))
@@ -162,7 +162,7 @@ def preferences(tuning: Tuning, count: int = 16) -> Any:
     columns = min(8, len(units))
     figure = new_figure(9.3, 0.35 + 1.15 * len(units) / columns)
     axis = figure.subplots()
-    _show(axis, _mosaic(maps.unflatten(0, (-1, columns))), cmap="magma", vmin=0, vmax=1)  # type: ignore[no-untyped-call]
+    _show(axis, mosaic(maps.unflatten(0, (-1, columns))), cmap="magma", vmin=0, vmax=1)  # type: ignore[no-untyped-call]
     bins = maps.shape[-1]
     rows = len(units) // columns
     first, second = (
@@ -200,7 +200,7 @@ def filters(model: RelationNetwork, units: Sequence[int]) -> Any:
     tiles = torch.stack([f / f.flatten(1).amax(1).clamp(min=1e-30)[:, None, None] for f in factors])
     figure = new_figure(9.3, 0.4 + 9.0 * 2 / max(8, tiles.shape[1]))
     axis = figure.subplots()
-    _show(axis, _mosaic(tiles), cmap="viridis", vmin=0, vmax=1)
+    _show(axis, mosaic(tiles), cmap="viridis", vmin=0, vmax=1)
     for row, name in enumerate("uv"):
         axis.text(-1.5, row * (patch + _GAP) + patch / 2, name, ha="right", va="center")
     for place, unit in enumerate(units):
@@ -225,7 +225,7 @@ def matches(model: RelationNetwork, units: Sequence[int]) -> Any:
     start, step = (ends[0] + shift).flatten(0, 1), (ends[1] - ends[0]).flatten(0, 1)
     figure = new_figure(9.3, 0.4 + 9.0 / len(units))
     axis = figure.subplots()
-    _show(axis, _mosaic(torch.zeros(1, len(units), patch, patch)), cmap="gray", vmin=-4, vmax=1, alpha=0.12)
+    _show(axis, mosaic(torch.zeros(1, len(units), patch, patch)), cmap="gray", vmin=-4, vmax=1, alpha=0.12)
     arrows = {"angles": "xy", "scale_units": "xy", "scale": 1, "color": COLOURS["can"], "width": 0.003}
     axis.quiver(*start.T.numpy(), *step.T.numpy(), **arrows)
     axis.plot(*start.T.numpy(), "o", color=COLOURS["can"], markersize=3)
@@ -244,7 +244,7 @@ def associations(model: RelationNetwork, units: Sequence[int]) -> Any:
     weights = torch.nn.functional.max_pool2d(weights[None], 5, stride=1, padding=2)[0]
     figure = new_figure(9.3, 0.4 + 9.0 / len(units))
     axis = figure.subplots()
-    _show(axis, _mosaic(weights[None]), cmap="viridis", vmin=0, vmax=1)
+    _show(axis, mosaic(weights[None]), cmap="viridis", vmin=0, vmax=1)
     size = weights.shape[-1] + _GAP
     for place, unit in enumerate(units):
         axis.text(place * size, -4, f"unit {unit}", fontsize=8)
