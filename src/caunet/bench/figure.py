@@ -32,9 +32,14 @@ def draw(summary: Summary, path: Path) -> None:
     for place in grid[-1]:
         place.set_xlabel("corner error, pixels")
     lines = {line.get_label(): line for row in grid for place in row for line in place.get_lines()}
-    lines = {label: line for label, line in lines.items() if not str(label).startswith("_")}
+    labels = [peer.label for peer in PEERS if peer.label in lines]
     figure.legend(
-        list(lines.values()), list(lines), loc="outside lower center", ncols=5, fontsize=8, frameon=False
+        [lines[label] for label in labels],
+        labels,
+        loc="outside lower center",
+        ncols=5,
+        fontsize=8,
+        frameon=False,
     )
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=110)

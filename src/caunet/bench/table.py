@@ -15,8 +15,8 @@ __all__ = ["LIMITS", "compact", "full", "summarise", "verdict"]
 Cell = dict[str, Any]
 Summary = list[Cell]
 
-# Where the curves of errors are kept: 0.01 to 31.6 pixels, ten steps a decade.
-LIMITS = tuple(round(10 ** (k / 10), 4) for k in range(-20, 16))
+# Where the curves of errors are kept: 0.003 to 32 pixels, ten steps a decade.
+LIMITS = tuple(round(10 ** (k / 10), 4) for k in range(-25, 16))
 TOLERANCE = 1.05  # as good as the best: within 5 %
 
 

@@ -129,7 +129,7 @@ def _show(summary: list[dict[str, Any]], lost: list[str]) -> None:
             *(f"[bold]{cell.strip('*')}[/bold]" if cell.startswith("**") else cell for cell in cells)
         )
     # As wide as it needs to be: a table cut to a narrow terminal (or pipe) loses its last columns.
-    Console(width=max(110, Console().width)).print(table)
+    Console(width=max(130, Console().width)).print(table)
     print(
         "Corner errors in pixels; ms: median processor time of one thread; no answer counts as infinitely far."
     )
