@@ -7,6 +7,7 @@
 import contextlib
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -91,26 +92,23 @@ def find(names: Sequence[str] | None = None) -> list[Peer]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Run a block with one thread in torch, OpenCV and SimpleITK, whichever are installed."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    undo: list[Callable[[], None]] = [lambda: torch.set_num_threads(before)]
-    with contextlib.suppress(ImportError):
-        import cv2
-
-        threads = cv2.getNumThreads()
-        cv2.setNumThreads(1)
-        undo.append(lambda: cv2.setNumThreads(threads))
-    with contextlib.suppress(ImportError):
-        process: Any = importlib.import_module("SimpleITK").ProcessObject
-        workers = process.GetGlobalDefaultNumberOfThreads()
-        process.SetGlobalDefaultNumberOfThreads(1)
-        undo.append(lambda: process.SetGlobalDefaultNumberOfThreads(workers))
+    """Run a block with one thread in torch and, if imported (:func:`find` imports), in OpenCV and SimpleITK."""
+    settings: list[tuple[Callable[[], int], Callable[[int], Any]]] = [
+        (torch.get_num_threads, torch.set_num_threads)
+    ]
+    if opencv := sys.modules.get("cv2"):
+        settings.append((opencv.getNumThreads, opencv.setNumThreads))
+    if itk := sys.modules.get("SimpleITK"):
+        process = itk.ProcessObject
+        settings.append((process.GetGlobalDefaultNumberOfThreads, process.SetGlobalDefaultNumberOfThreads))
+    before = [get() for get, _ in settings]
+    for _, put in settings:
+        put(1)
     try:
         yield
     finally:
-        for step in undo:
-            step()
+        for (_, put), count in zip(settings, before, strict=True):
+            put(count)
 
 
 _CV = "opencv-python"
