@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
-.PHONY: help setup run test lint bench tables clean
+.PHONY: help setup run serve test lint bench tables clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
@@ -25,6 +25,9 @@ setup: $(VENV)/.dev ## Install everything into .venv
 
 run: $(VENV)/.run ## Train the paper's three networks on embedded photographs, show them beside the paper's table
 	@$(BIN)/caunet reproduce --profile quick --recipe written --protocol release --tasks translation --data photos --out runs/quick --report
+
+serve: $(VENV)/.dev ## Open the page on this machine: http://127.0.0.1:8000
+	@$(BIN)/caunet serve --open
 
 test: $(VENV)/.dev ## Lint, types and the whole test suite
 	@$(BIN)/ruff check .

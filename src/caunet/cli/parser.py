@@ -12,7 +12,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 import caunet
-from caunet.cli import bench, data, estimate, evaluate, export, models, reproduce, train, weights
+from caunet.cli import bench, data, estimate, evaluate, export, models, reproduce, serve, train, weights
 
 __all__ = ["Command", "parse"]
 
@@ -53,6 +53,7 @@ def _tree(arguments: Sequence[str]) -> Any:
     """The union of the subcommands; a profile and model named in ``arguments`` decide the defaults that help shows."""
     groups: list[Any] = [
         Annotated[estimate.EstimateCommand, tyro.conf.subcommand("estimate")],
+        Annotated[serve.Serve, tyro.conf.subcommand("serve")],
         Annotated[
             _union(data.COMMANDS),
             tyro.conf.subcommand("data", description="Images and pairs: fetch, look, count."),

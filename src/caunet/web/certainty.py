@@ -1,0 +1,87 @@
+"""How much a pair of patches can tell about z, and whether what was inferred explains it.
+
+The confidence of a patch pair is a product of two numbers within 0..1:
+
+*certainty*: the share of our ignorance that the first patch can take away. Before looking, z is anywhere in its
+range. A change of z moves each pixel, and changes its grey level by the gradient there: J (pixels, dim). Against
+noise of a few grey levels the patch tells z up to a covariance of (J'J / noise^2 + prior)^-1; certainty is one minus
+the spread of the corners under that, divided by their spread before. Where nothing is to be seen J is 0, and so is
+the certainty.
+
+*explained*: the share of the second patch's variance that is the first patch, moved by the z that was inferred, where
+the two overlap. It is near 0 for a wrong answer, and for patches that have nothing to do with each other.
+"""
+
+import torch
+from torch import Tensor
+
+from caunet import geometry
+from caunet.tasks import Task
+
+__all__ = ["certainty", "explained", "patch_corners"]
+
+NOISE = 4 / 255
+"""What a difference of grey levels may be without meaning anything."""
+FEWEST = 16
+"""Pixels that must overlap to compare them."""
+
+
+def patch_corners(patch: int) -> Tensor:
+    """(4, 2) float64: the centres of the corner pixels, clockwise from the upper left, from the patch's centre."""
+    r = (patch - 1) / 2
+    return torch.tensor([[-r, -r], [r, -r], [r, r], [-r, r]], dtype=torch.float64)
+
+
+def certainty(first: Tensor, task: Task) -> float:
+    """Of the patch ``first`` (P, P), values 0..1, for ``task``: 0 (nothing to see) to 1.
+
+    >>> from caunet import tasks
+    >>> certainty(torch.full((11, 11), 0.5), tasks.get("rotation"))
+    0.0
+    """
+    patch = first.shape[-1]
+    image = first.double()
+    along_y, along_x = torch.gradient(image)
+    points = _grid(patch)
+    velocity = _velocity(task, points)  # (P * P, 2, dim)
+    J = along_x.reshape(-1, 1) * velocity[:, 0] + along_y.reshape(-1, 1) * velocity[:, 1]
+    half = (torch.tensor(task.high, dtype=torch.float64) - torch.tensor(task.low, dtype=torch.float64)) / 2
+    J = J * half  # in units of half the range, where the prior is the same for all: variance 1/3
+    prior = 3 * torch.eye(task.dim, dtype=torch.float64)
+    covariance = torch.linalg.inv(J.T @ J / NOISE**2 + prior)
+    C = (_velocity(task, patch_corners(patch)) * half).reshape(-1, task.dim)
+    before = (C @ C.T).trace() / 3
+    after = (C @ covariance @ C.T).trace()
+    return float((1 - (after / before).sqrt()).clamp(0, 1))
+
+
+def explained(first: Tensor, second: Tensor, H: Tensor) -> float:
+    """The share of ``second`` (P, P) that is ``first`` moved by H (3, 3; origin at the centre): 0 to 1."""
+    size = (first.shape[0], first.shape[1])
+    try:
+        pixels = geometry.center(H.double(), size)
+        both = torch.stack([first.double(), torch.ones(size, dtype=torch.float64)])
+        moved, there = geometry.warp(both[None], pixels)[0]
+    except ValueError:  # a network may infer what is no transformation at all
+        return 0.0
+    seen = there > 0.999
+    if int(seen.sum()) < FEWEST:
+        return 0.0
+    target, prediction = second.double()[seen], moved[seen]
+    variance = (target - target.mean()).square().mean()
+    missed = (target - prediction).square().mean()
+    return float((1 - missed / (variance + NOISE**2)).clamp(0, 1))
+
+
+def _grid(patch: int) -> Tensor:
+    k = torch.arange(patch, dtype=torch.float64) - (patch - 1) / 2
+    y, x = torch.meshgrid(k, k, indexing="ij")
+    return torch.stack([x, y], -1).reshape(-1, 2)
+
+
+def _velocity(task: Task, points: Tensor, step: float = 1e-5) -> Tensor:
+    """How points (N, 2) move with z, at the identity: (N, 2, dim), by central differences."""
+    rest = task.parameters(torch.eye(3, dtype=torch.float64))
+    steps = step * torch.eye(task.dim, dtype=torch.float64)
+    ahead, behind = (geometry.apply(task.homography(rest + s), points[None]) for s in (steps, -steps))
+    return ((ahead - behind) / (2 * step)).permute(1, 2, 0)

@@ -1,0 +1,183 @@
+"""What holds for every request, whoever answers it: bounded bodies, bounded crowds, strict headers.
+
+These are plain ASGI middlewares around the whole application, so that they also see what never reaches a route:
+unknown addresses, errors inside the application, bodies nobody reads.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+__all__ = ["HEADERS", "MAX_BODY", "BodyLimit", "StrictHeaders"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_BODY = 10 * 2**20
+"""Bytes of a request's body: 10 MB."""
+
+HEADERS = {
+    "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; "
+    "base-uri 'none'; frame-ancestors 'none'; form-action 'self'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class StrictHeaders:
+    """Adds :data:`HEADERS` to every response; answers of the API are not kept by anyone."""
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+        # The page itself may be kept, but is asked for anew: it changes with the package.
+        keep = b"no-store" if scope["path"].startswith("/api") else b"no-cache"
+        extra.append((b"cache-control", keep))
+        replaced = {name for name, _ in extra}
+
+        async def strict(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = [(n, v) for n, v in message.get("headers", []) if n.lower() not in replaced]
+                message = {**message, "headers": kept + extra}
+            await send(message)
+
+        await self.app(scope, receive, strict)
+
+
+class BodyLimit:
+    """Reads bodies while counting, and hands them on whole; refuses what is too much, too slow or too many.
+
+    A body is refused (413) by its Content-Length, or where it has none (chunked) at the byte that is too many: no
+    more than ``limit`` bytes are ever held. The rest is then read and dropped for a moment, because a client that
+    is still sending would not see the answer. At most ``crowd`` bodies are held at a time (503), and a body has
+    ``seconds`` to arrive (408).
+    """
+
+    def __init__(
+        self, app: Application, *, limit: int = MAX_BODY, crowd: int = 32, seconds: float = 30.0
+    ) -> None:
+        self.app, self.limit, self.crowd, self.seconds = app, limit, crowd, seconds
+        self.held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not _has_body(scope):
+            await self.app(scope, receive, send)
+            return
+        if self.held >= self.crowd:
+            await _refuse(send, 503, "Too many requests are being received; try again in a moment.", 2)
+            return
+        self.held += 1
+        try:
+            await self._read_and_answer(scope, receive, send)
+        finally:
+            self.held -= 1
+
+    async def _read_and_answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await asyncio.wait_for(self._read(scope, receive), self.seconds)
+        except TimeoutError:
+            await _refuse(
+                send, 408, f"The request took longer than {self.seconds:g} s to arrive; send it again."
+            )
+            return
+        except _TooLargeError:
+            size = f"{self.limit / 2**20:g} MB"
+            await _refuse(send, 413, f"The request is larger than {size}; send smaller pictures.")
+            return
+        if body is not None:
+            await self.app(scope, _replay(body, receive), send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body; None if the client has gone."""
+        announced = _content_length(scope)
+        if announced > self.limit:
+            if not _expects_permission(scope):
+                await self._drop(receive, announced)
+            raise _TooLargeError
+        chunks: list[bytes] = []
+        length, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            chunk, more = message.get("body", b""), message.get("more_body", False)
+            length += len(chunk)
+            if length > self.limit:
+                chunks.clear()
+                if more:
+                    await self._drop(receive, 10 * self.limit)
+                raise _TooLargeError
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def _drop(self, receive: Receive, expected: int) -> None:
+        """Read on without keeping anything; not for long, and not much."""
+        left = min(expected, 10 * self.limit)
+        try:
+            async with asyncio.timeout(min(10.0, self.seconds / 2)):
+                while left > 0:
+                    message = await receive()
+                    if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                        return
+                    left -= len(message.get("body", b""))
+        except TimeoutError:
+            return
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+def _header(scope: Scope, name: bytes) -> bytes | None:
+    return next((value for key, value in scope["headers"] if key.lower() == name), None)
+
+
+def _has_body(scope: Scope) -> bool:
+    return _content_length(scope) > 0 or _header(scope, b"transfer-encoding") is not None
+
+
+def _content_length(scope: Scope) -> int:
+    value = _header(scope, b"content-length") or b"0"
+    return int(value) if value.isdigit() else 0
+
+
+def _expects_permission(scope: Scope) -> bool:
+    """The client waits for "100 Continue" before it sends: then nothing is under way that had to be dropped."""
+    return (_header(scope, b"expect") or b"").lower() == b"100-continue"
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that gives the body once, then whatever comes (the client's leaving)."""
+    given = False
+
+    async def replayed() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replayed
+
+
+async def _refuse(send: Send, status: int, detail: str, retry: int | None = None) -> None:
+    content = json.dumps({"detail": detail}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(content)).encode()),
+        (b"connection", b"close"),
+    ]
+    if retry is not None:
+        headers.append((b"retry-after", str(retry).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})

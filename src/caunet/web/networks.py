@@ -1,0 +1,64 @@
+"""The networks that can be asked: those that come with the package, or those in a folder."""
+
+import functools
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from caunet import tasks
+from caunet.models import RelationNetwork, load_weights
+from caunet.models.pretrained import card, load_pretrained, pretrained_names
+
+__all__ = ["NETWORKS", "TASKS", "Network", "Networks"]
+
+NETWORKS = ("ctn", "bln", "can")
+TASKS = ("translation", "rotation", "scaling", "affine", "projective")
+
+
+class Network(NamedTuple):
+    """A network and how its z is written."""
+
+    model: RelationNetwork
+    rows_first: bool
+    """Whether its translations are (rows, columns), as in the authors' release, instead of (x, y)."""
+
+
+class Networks:
+    """Networks by name and task, loaded when they are first asked for.
+
+    Args:
+        folder: holds ``MODEL-TASK.safetensors``; the package's own if not given.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.get = functools.cache(self._load)  # a method's cache would keep every instance alive
+
+    def available(self, task: str) -> list[str]:
+        """Which of ctn, bln, can there are for ``task``."""
+        if self.folder is None:
+            names = set(pretrained_names())
+        else:
+            names = {path.stem for path in self.folder.glob("*.safetensors")}
+        return [name for name in NETWORKS if f"{name}-{task}" in names]
+
+    def all_of(self, task: str) -> dict[str, Network]:
+        """Those there are for ``task``."""
+        return {name: self.get(name, task) for name in self.available(task)}
+
+    def _load(self, name: str, task: str) -> Network:
+        full = f"{name}-{task}"
+        if self.folder is None:
+            return Network(load_pretrained(full), _rows_first(task, card(full)))
+        path = self.folder / f"{full}.safetensors"
+        model = load_weights(path, dtype=torch.float32).eval()
+        if model.model_spec.task != task or model.model_spec.dim != tasks.get(task).dim:
+            raise ValueError(f"{path} was trained for {model.model_spec.task}, not for {task}")
+        about = path.with_suffix(".json")
+        return Network(model, _rows_first(task, json.loads(about.read_text()) if about.exists() else {}))
+
+
+def _rows_first(task: str, about: dict[str, object]) -> bool:
+    return task == "translation" and about.get("protocol") == "release"

@@ -1,0 +1,97 @@
+"""Relate two uploaded pictures, and lay one upon the other, within bounds of time and memory."""
+
+import base64
+import dataclasses
+import functools
+import io
+import math
+import time
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from caunet import geometry
+from caunet.estimation.describe import confidence_word
+from caunet.estimation.estimator import Estimator
+from caunet.estimation.pictures import MIN_SIDE, Picture
+from caunet.estimation.result import MODELS, Estimate, Field
+from caunet.web.uploads import FieldError, Form, read_upload
+
+__all__ = ["LONGEST", "relate"]
+
+LONGEST = 1600
+"""Longer sides are reduced to so many pixels before anything is computed; the answer is told in the original's."""
+
+
+def relate(form: Form) -> dict[str, Any]:
+    """The answer of ``POST /api/estimate`` for the files ``a`` and ``b`` and the text ``model``."""
+    started = time.perf_counter()
+    model = form.get("model", "projective")
+    if not isinstance(model, str) or model not in MODELS:
+        raise FieldError(f"model must be one of {', '.join(MODELS)}.")
+    a, b = read_upload(form, "a"), read_upload(form, "b")
+    factor = _reduction(a, b)
+    with torch.inference_mode():
+        found = _estimator(model)(_reduce(a.gray, factor), _reduce(b.gray, factor))
+        aligned = _aligned(found, _reduce(b.pixels, factor))
+        found = _in_original_pixels(found, factor, (a.size, b.size))
+    found = dataclasses.replace(found, seconds=time.perf_counter() - started)
+    return {
+        **found.to_json(),
+        "words": found.summary(),
+        "confidence_words": confidence_word(found.confidence),
+        "aligned_png": aligned,
+        "milliseconds": (time.perf_counter() - started) * 1000,
+    }
+
+
+@functools.cache
+def _estimator(model: str) -> Estimator:
+    return Estimator(model)
+
+
+def _reduction(a: Picture, b: Picture) -> int:
+    """Into how many pixels one is made, a side: the same for both, so that a shift remains a shift."""
+    factor = math.ceil(max(*a.size, *b.size) / LONGEST)
+    for name, picture in (("a", a), ("b", b)):
+        if min(picture.size) // factor < MIN_SIDE:
+            raise FieldError(
+                f"{name}: too small beside the other picture, which has to be reduced {factor} times."
+            )
+    return factor
+
+
+def _reduce(values: Tensor, factor: int) -> Tensor:
+    """(H, W) or (H, W, C): means of factor x factor pixels; what is left at the right and below is dropped."""
+    if factor == 1:
+        return values
+    planes = values[None] if values.ndim == 2 else values.permute(2, 0, 1)
+    made = torch.nn.functional.avg_pool2d(planes[None], factor)[0]
+    return made[0] if values.ndim == 2 else made.permute(1, 2, 0).contiguous()
+
+
+def _in_original_pixels(
+    found: Estimate, factor: int, sizes: tuple[tuple[int, int], tuple[int, int]]
+) -> Estimate:
+    """Pixel centres are whole numbers, so it is the outlines at -0.5 that lie upon each other."""
+    if factor == 1:
+        return found
+    offset = (factor - 1) / 2
+    enlarge = geometry.compose(geometry.translate(offset, offset), geometry.scale(float(factor))).double()
+    return dataclasses.replace(
+        found,
+        matrix=geometry.compose(enlarge, found.matrix, geometry.invert(enlarge)),
+        size_a=sizes[0],
+        size_b=sizes[1],
+        field=Field(found.field.points * factor + offset, found.field.motion * factor, found.field.weight),
+    )
+
+
+def _aligned(found: Estimate, b: Tensor) -> str:
+    """b (H, W) or (H, W, C), as it was compared, on a's grid: a PNG in base64."""
+    laid = found.warp((b * 255).round().to(torch.uint8).numpy())
+    file = io.BytesIO()
+    Image.fromarray(laid).save(file, "PNG", compress_level=3)
+    return base64.b64encode(file.getvalue()).decode("ascii")

@@ -1,0 +1,102 @@
+"""Pictures and fields out of a form, in memory; pictures bounded before they are decoded."""
+
+import io
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from PIL import Image
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from caunet.data.pictures import FORMATS
+from caunet.estimation.pictures import Picture, PictureError, read_picture
+from caunet.web.limits import MAX_BODY
+
+__all__ = ["MAX_PIXELS", "FieldError", "Form", "read_form", "read_upload"]
+
+MAX_PIXELS = 24_000_000
+"""Of an uploaded picture. Fewer than the package takes: several may be computed at once, in one memory."""
+
+
+class FieldError(Exception):
+    """A field that cannot be used; the message is a sentence that names it."""
+
+
+class _InMemory(MultiPartParser):
+    spool_max_size = 2 * MAX_BODY  # never reached: nothing is written to disk
+
+
+Form = Mapping[str, str | bytes]
+
+
+async def read_form(request: Request, *, files: tuple[str, ...], fields: tuple[str, ...]) -> Form:
+    """Files (bytes) and plain fields (text) of a multipart body; only names that are expected, each at most once."""
+    kind = request.headers.get("content-type", "")
+    if not kind.lower().startswith("multipart/form-data"):
+        raise FieldError(f"The body must be a form (multipart/form-data) with {_names(files + fields)}.")
+    parser = _InMemory(request.headers, request.stream(), max_files=len(files), max_fields=len(fields) + 4)
+    try:
+        form = await parser.parse()
+    except (MultiPartException, KeyError, ValueError, UnicodeError) as error:
+        reason = getattr(error, "message", None) or "it is damaged"
+        raise FieldError(f"The form cannot be read: {reason.rstrip('.')}.") from error
+    found: dict[str, str | bytes] = {}
+    for name, value in form.multi_items():
+        _check_field(name, value, files, fields, found)
+        found[name] = await value.read() if isinstance(value, UploadFile) else value
+    return found
+
+
+def _check_field(name: str, value: Any, files: tuple[str, ...], fields: tuple[str, ...], found: Form) -> None:
+    if name not in files + fields:
+        raise FieldError(f"{_short(name)} is not a field of this form; it has {_names(files + fields)}.")
+    if name in found:
+        raise FieldError(f"{name} is given twice; it can be given once.")
+    if (name in files) != isinstance(value, UploadFile):
+        raise FieldError(f"{name} must be {'a file' if name in files else 'text, not a file'}.")
+
+
+def read_upload(form: Form, name: str) -> Picture:
+    """The picture in the field ``name``."""
+    content = form.get(name)
+    if not isinstance(content, bytes):
+        raise FieldError(f"{name} is missing; it must be a picture.")
+    if not content:
+        raise FieldError(f"{name} is an empty file; it must be a picture.")
+    _check_pixels(content, name)
+    try:
+        with torch.inference_mode():
+            return read_picture(content, name)
+    except (PictureError, ValueError) as error:
+        raise FieldError(_sentence(str(error).replace("the bytes: ", "", 1))) from error
+
+
+def _check_pixels(content: bytes, name: str) -> None:
+    """By its header alone. What cannot be opened is left to the reader, which says why."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of sizes that are refused here anyway
+            with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+                width, height = image.size
+    except Exception:
+        return
+    if width * height > MAX_PIXELS:
+        raise FieldError(
+            f"{name}: too large, {width} x {height} pixels; at most {MAX_PIXELS // 10**6} megapixels."
+        )
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())[:300].rstrip(".")
+    return f"{text}."
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= 30 else f"{name[:30]}...")
