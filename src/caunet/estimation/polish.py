@@ -18,21 +18,15 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from caunet.estimation.pyramid import Matrix, apply, normalised, places, read
+from caunet.estimation.tiles import Tiles
 
-__all__ = ["Polished", "Tiles", "polish", "whole"]
+__all__ = ["Polished", "generators", "polish"]
 
 _BLOCK = 4  # side of the neighbourhoods that are weighted as one
 _TOLERANCE = (
     6.0  # mean squared residual, in units of the median, at which a neighbourhood keeps a quarter of its say
 )
 _QUIET = 1e-7  # squared residual (grey levels 0..1) below which differences are rounding
-
-
-class Tiles(NamedTuple):
-    """Parts of a picture: values (K, h, w) and the (x, y) of their first pixels (K, 2)."""
-
-    values: Tensor
-    corners: Tensor
 
 
 class Polished(NamedTuple):
@@ -50,11 +44,6 @@ class Polished(NamedTuple):
     correlation: float
     """Weighted correlation of a and warped b."""
     gain: float
-
-
-def whole(picture: Tensor) -> Tiles:
-    """A picture (H, W) as one tile."""
-    return Tiles(picture[None], torch.zeros(1, 2, device=picture.device))
 
 
 def generators(model: str) -> Matrix:
@@ -113,7 +102,7 @@ class _Work:
         self.a_x, self.a_y = self._gradient(a)
         self.laplacian = a[:, 1:-1, 2:] + a[:, 1:-1, :-2] + a[:, 2:, 1:-1] + a[:, :-2, 1:-1]
         self.laplacian.sub_(self.a, alpha=4)
-        self.columns = a.new_empty(11, *self.a.shape)
+        self.columns = a.new_empty(13, *self.a.shape)
         self.columns[8], self.columns[9], self.columns[10] = self.a, 1, self.laplacian
 
     def _gradient(self, picture: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,20 +120,21 @@ class _Work:
         gain, bias, blur = self.light
         b_x, b_y = self._gradient(seen)
         half = 0.25 * self.unit
-        x = self.a_x.add(b_x, alpha=1 / gain).mul_(half)
-        y = self.a_y.add(b_y, alpha=1 / gain).mul_(half)
-        residual = b.sub(self.a, alpha=gain).sub_(self.laplacian, alpha=blur).sub_(bias)
-        weight = self._trust(residual.square_())
+        x = b_x.mul_(1 / gain).add_(self.a_x).mul_(half)
+        y = b_y.mul_(1 / gain).add_(self.a_y).mul_(half)
+        self.columns[11] = b
+        squares = self.columns[12]
+        torch.sub(b, self.a, alpha=gain, out=squares)
+        squares.sub_(self.laplacian, alpha=blur).sub_(bias).square_()
+        weight = self._trust(squares)
         self._fill(x, y)
-        columns = self.columns.view(11, -1)
-        weighted = columns * weight.reshape(-1)
-        values = torch.stack([b.reshape(-1), residual.reshape(-1)])
-        both = torch.cat([weighted @ columns.mT, weighted @ values.mT], 1).double().cpu().numpy()
-        self.squares = float(weighted[9] @ values[0].square())
-        return self._solve(H, both)
+        columns = self.columns.view(13, -1)
+        both = (columns * weight.view(-1)) @ columns.mT
+        return self._solve(H, both.double().cpu().numpy())
 
     def _fill(self, x: Tensor, y: Tensor) -> None:
-        """Columns of the linearised model: H's first eight entries; then stand a, 1 and a's Laplacian."""
+        """Columns of the linearised model: H's first eight entries. Behind them stand a, 1, a's Laplacian, b and the
+        squared residual, so that one product holds all the sums that are needed."""
         c = self.columns
         torch.mul(x, self.inner_x, out=c[0])
         torch.mul(x, self.inner_y, out=c[1])
@@ -157,9 +147,9 @@ class _Work:
         torch.mul(radial, self.inner_y, out=c[7])
 
     def _solve(self, H: Matrix, both: Matrix) -> tuple[Matrix, float]:
-        """``both`` (11, 13): normal matrix, right side, and each column's product with the squared residual."""
+        """``both`` (13, 13): weighted products of the columns."""
         free = len(self.basis) - 3
-        system, right = self.basis @ both[:, :11] @ self.basis.T, self.basis @ both[:, 11]
+        system, right = self.basis @ both[:11, :11] @ self.basis.T, self.basis @ both[:11, 11]
         self.both = both
         scale = 1 / np.sqrt(np.maximum(np.diag(system), 1e-12))
         normal = system * scale[:, None] * scale + 1e-7 * np.eye(len(scale))
@@ -206,10 +196,10 @@ class _Work:
 
     def told(self, H: Matrix, moved: float) -> Polished:
         """The answer, with what the last step saw."""
-        system, total = self.both[:, :11], max(self.both[9, 9], 1e-6)
-        mean_a, mean_b = system[8, 9] / total, self.both[9, 11] / total
-        product = self.both[8, 11] / total - mean_a * mean_b
-        lengths = (system[8, 8] / total - mean_a**2) * (self.squares / total - mean_b**2)
+        sums, total = self.both, max(self.both[9, 9], 1e-6)
+        mean_a, mean_b = sums[8, 9] / total, sums[9, 11] / total
+        product = sums[8, 11] / total - mean_a * mean_b
+        lengths = (sums[8, 8] / total - mean_a**2) * (sums[11, 11] / total - mean_b**2)
         seen = float(self.inside.mean())
         return Polished(
             H,

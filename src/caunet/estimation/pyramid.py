@@ -32,12 +32,12 @@ _HALVE = (1 / 8, 3 / 8, 3 / 8, 1 / 8)
 
 
 def smooth(picture: Tensor) -> Tensor:
-    """(H, W) through a binomial filter of standard deviation 1; beyond the edge the edge goes on."""
+    """(..., H, W) through a binomial filter of standard deviation 1; beyond the edge the edge goes on."""
     return _separable(picture, _SMOOTH, 2, 2, 1)
 
 
 def halve(picture: Tensor) -> Tensor:
-    """(H, W) at half the scale, (ceil(H / 2), ceil(W / 2)), smoothed before.
+    """(..., H, W) at half the scale, (..., ceil(H / 2), ceil(W / 2)), smoothed before.
 
     >>> halve(torch.full((4, 6), 0.5))
     tensor([[0.5000, 0.5000, 0.5000],
@@ -48,9 +48,11 @@ def halve(picture: Tensor) -> Tensor:
 
 def _separable(picture: Tensor, taps: tuple[float, ...], before: int, after: int, stride: int) -> Tensor:
     kernel = picture.new_tensor(taps)
-    padded = pad(picture[None, None], (before, after, before, after), mode="replicate")
+    single = picture.reshape(-1, 1, *picture.shape[-2:])
+    padded = pad(single, (before, after, before, after), mode="replicate")
     rows = conv2d(padded, kernel.view(1, 1, -1, 1), stride=(stride, 1))
-    return conv2d(rows, kernel.view(1, 1, 1, -1), stride=(1, stride))[0, 0]
+    made = conv2d(rows, kernel.view(1, 1, 1, -1), stride=(1, stride))
+    return made.reshape(*picture.shape[:-2], *made.shape[-2:])
 
 
 def pyramid(picture: Tensor, levels: int) -> list[Tensor]:

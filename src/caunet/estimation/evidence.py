@@ -1,0 +1,107 @@
+"""What speaks for an answer, and against it: numbers from which hypotheses are ranked and the confidence is told.
+
+None of them is what the answer was fitted by: the agreement of many small windows, each with its own gain and bias,
+the precision that the textures allow, whether the pattern repeats, and whether the motions of patches agree.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from caunet.estimation.pyramid import Matrix, apply, places, read
+
+__all__ = ["agreement", "corners_of", "distortion", "repetition", "uncertainty"]
+
+_WINDOW = 8
+_FLAT = 0.004**2  # variance of grey levels below which a window shows nothing: one level is 1/255 = 0.0039
+
+
+def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
+    """How well windows of a (H, W) look like b's under H, each up to a gain and a bias.
+
+    ``score``: mean correlation of the windows, weighted by their contrast (its logarithm, so that no strong edge
+    decides alone). ``windows``: how many there are to look at, as a share of all. ``overlap``: share of a inside b.
+    """
+    height, width = a.shape
+    line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
+    grid, inside = places(H, line[None, None, :width], line[None, :height, None], (b.shape[0], b.shape[1]))
+    seen, share = read(b, grid), inside.to(a.dtype)
+    side = min(_WINDOW, height, width)
+    planes = torch.stack([a[None], seen, a[None].square(), seen.square(), a[None] * seen, share])
+    x, y, xx, yy, xy, part = avg_pool2d(planes[:, 0], side, max(side // 2, 1)).unbind()
+    spread_x, spread_y = (xx - x * x).clamp_min(0), (yy - y * y).clamp_min(0)
+    # Noise of half a grey level in both: what is flat correlates with nothing.
+    likeness = (xy - x * y) / ((spread_x + _FLAT / 4) * (spread_y + _FLAT / 4)).sqrt()
+    weight = torch.log1p(torch.maximum(spread_x, spread_y) / _FLAT) * (part > 0.9)
+    total = weight.sum()
+    return {
+        "score": float((weight * likeness).sum() / total.clamp_min(1e-6)),
+        "windows": float(((weight > 0.7) & (part > 0.9)).to(a.dtype).mean()),
+        "alike": float((weight * (likeness > 0.7)).sum() / total.clamp_min(1e-6)),
+        "overlap": float(share.mean()),
+    }
+
+
+def corners_of(size: tuple[int, int]) -> Matrix:
+    """(4, 2): the centres of the corner pixels."""
+    bottom, right = size[0] - 1.0, size[1] - 1.0
+    return np.array([[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]])
+
+
+def uncertainty(information: Matrix, generators: Matrix, size: tuple[int, int]) -> float:
+    """Standard deviation of the corners, in pixels, that noise of the residual's size leaves.
+
+    ``information`` (k, k) is that of the polish, in coordinates of half the longer side about the centre.
+    """
+    unit = max(size) / 2
+    points = (corners_of(size) - np.array([(size[1] - 1) / 2, (size[0] - 1) / 2])) / unit
+    x, y = points.T
+    one, nil = np.ones(4), np.zeros(4)
+    to_x = np.stack([x, y, one, nil, nil, nil, -x * x, -x * y], 1)
+    to_y = np.stack([nil, nil, nil, x, y, one, -x * y, -y * y], 1)
+    moves = np.stack([to_x, to_y]) @ generators.T  # (2, 4, k)
+    k = len(information)
+    scale = np.sqrt(np.maximum(np.diag(information), 1e-12))
+    covariance = (
+        np.linalg.inv(information / scale[:, None] / scale + 1e-9 * np.eye(k)) / scale[:, None] / scale
+    )
+    variance = np.einsum("acj,jk,ack->ac", moves, covariance, moves)
+    return float(unit * math.sqrt(max(variance.sum(0).mean(), 0.0)))
+
+
+def distortion(H: Matrix, size: tuple[int, int]) -> float:
+    """How violent H is: the logarithm of its largest stretch over its smallest in the picture; 0 for a rigid one."""
+    centres = np.vstack([corners_of(size), corners_of(size).mean(0)])
+    half = np.array([0.5, 0.0])
+    right = apply(H, centres + half) - apply(H, centres - half)
+    down = apply(H, centres + half[::-1]) - apply(H, centres - half[::-1])
+    stretches = np.linalg.svd(np.stack([right, down], -1), compute_uv=False)
+    if not np.isfinite(stretches).all() or stretches.min() < 1e-6 or stretches.max() > 1e3:
+        return 10.0
+    return float(np.log(max(stretches.max(), 1.0) / min(stretches.min(), 1.0)))
+
+
+def repetition(a: Tensor) -> float:
+    """How well a (H, W), some 32 pixels a side, looks like itself a few pixels on: 1 for a perfect pattern.
+
+    The highest correlation of the picture with itself moved by 4 pixels or more that is a peak of its own.
+    """
+    height, width = a.shape
+    ones = torch.ones_like(a)
+    size = [2 * height, 2 * width]
+    flat = a - a.mean()
+    spectrum, mask, power = (torch.fft.rfft2(t, size) for t in (flat, ones, flat.square()))
+    product = torch.fft.irfft2(spectrum * spectrum.conj(), size)
+    count = torch.fft.irfft2(mask * mask.conj(), size)
+    first = torch.fft.irfft2(power * mask.conj(), size).clamp_min(1e-9)
+    second = torch.fft.irfft2(mask * power.conj(), size).clamp_min(1e-9)
+    likeness = product / (first * second).sqrt().clamp_min(1e-6)
+    y, x = (torch.fft.fftfreq(n, 1 / n, device=a.device) for n in size)
+    far = (y[:, None].square() + x.square()) >= 16
+    likeness = torch.where(far & (count > 0.35 * a.numel()), likeness, -1.0)
+    around = torch.nn.functional.max_pool2d(likeness[None], 3, 1, 1)[0]
+    peak = (likeness >= around) & (likeness > 0)
+    return float(torch.where(peak, likeness, 0.0).amax())
