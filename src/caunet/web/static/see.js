@@ -1,0 +1,186 @@
+// The tab See: a patch, a transformation, and what three networks make of it.
+
+import { infer, Latest } from "./api.js";
+import { Cells, gray, html, meter, NETWORKS, Quads, svg, words } from "./draw.js";
+import { Parameters } from "./parameters.js";
+import { Stage } from "./stage.js";
+
+const $ = (id) => document.getElementById(id);
+const LARGEST = 512; // a picture of one's own is made as small as the embedded ones before it is sent
+const START = { translation: [2.5, -1.5], rotation: [24], scaling: [1.3, 0.8] };
+const STILL = { scaling: 1 };
+
+export class See {
+  constructor(models) {
+    Object.assign(this, { models, kept: {}, picture: null, photograph: null });
+    this.stage = new Stage($("stage"), () => this.#changed());
+    this.parameters = new Parameters($("parameters"), (z) => this.#set(z));
+    this.quads = new Quads($("quads"), (z) => this.#set(z));
+    this.units = new Cells($("units"), 25, { cell: 20, gap: 1, root: true });
+    this.factors = { u: new Cells($("u"), 11), v: new Cells($("v"), 11) };
+    this.terms = [];
+    this.latest = new Latest(infer, (answer) => this.#show(answer), (error) => this.#say(error.message));
+    this.#photographs();
+    this.#tasks();
+    this.#buttons();
+  }
+
+  #photographs() {
+    const choose = (photo) => {
+      Object.assign(this, { photograph: photo, picture: null });
+      this.stage.show(photo);
+      this.#start(photo);
+      this.#changed({ stale: true });
+    };
+    this.models.photographs.forEach((photo, n) => {
+      const radio = html("input", { type: "radio", name: "photograph", value: photo.name, checked: n === 0 });
+      radio.setAttribute("aria-label", photo.name.replaceAll("_", " "));
+      radio.addEventListener("change", () => choose(photo));
+      $("photographs").append(html("label", { title: photo.name.replaceAll("_", " ") }, radio, html("img", { src: photo.url, alt: "", loading: "lazy" })));
+    });
+    this.photograph = this.models.photographs[0];
+    this.stage.show(this.photograph);
+    this.#start(this.photograph);
+    $("upload").addEventListener("change", (event) => this.#upload(event.target));
+  }
+
+  // A first place where there is something to see.
+  #start({ name, width, height }) {
+    const places = { astronaut: [0.43, 0.24], camera: [0.43, 0.27], chelsea: [0.4, 0.4], coffee: [0.5, 0.4], rocket: [0.5, 0.55] };
+    const [x, y] = places[name] ?? [0.5, 0.5];
+    this.stage.place(x * width, y * height);
+  }
+
+  async #upload(input) {
+    const file = input.files[0];
+    input.value = "";
+    if (!file) return;
+    try {
+      const own = await shrink(file);
+      Object.assign(this, { picture: own.blob, photograph: null });
+      for (const radio of document.getElementsByName("photograph")) radio.checked = false;
+      this.stage.show(own);
+      this.stage.place(own.width / 2, own.height / 2);
+      this.#changed({ stale: true });
+    } catch {
+      this.#say(`“${file.name}” is not a picture that this browser can read.`);
+    }
+  }
+
+  #tasks() {
+    const shipped = (task) => this.models.pretrained[task] ?? [];
+    const ready = this.models.tasks.filter((task) => shipped(task.name).length);
+    for (const task of this.models.tasks) {
+      const radio = html("input", { type: "radio", name: "task", value: task.name, disabled: !shipped(task.name).length });
+      radio.addEventListener("change", () => this.#choose(task));
+      $("tasks").append(html("label", {}, radio, html("span", {}, task.name)));
+    }
+    const first = ready.find((task) => task.name === "rotation") ?? ready[0];
+    if (!first) return this.#say("No trained networks came with this installation, so there is nothing to show here; Use may still work.");
+    document.querySelector(`#tasks input[value="${first.name}"]`).checked = true;
+    this.#choose(first);
+  }
+
+  #choose(task) {
+    const shipped = this.models.pretrained[task.name] ?? [];
+    this.chosen = task;
+    this.parameters.build(task.parameters, shipped);
+    $("legend").replaceChildren(...["truth", ...NETWORKS].map((who) => {
+      const here = who === "truth" || shipped.includes(who);
+      const text = who === "truth" ? "truth" : who.toUpperCase() + (here ? "" : " (not shipped)");
+      return html("li", { class: here ? "" : "gone" }, html("span", { class: `mark ${who}` }), text);
+    }));
+    this.#set(this.kept[task.name] ?? START[task.name] ?? draw(task.parameters, 0.45, 7), { stale: true });
+  }
+
+  #set(z, how) {
+    this.kept[this.chosen.name] = this.parameters.set(z);
+    this.#changed(how);
+  }
+
+  #buttons() {
+    $("random").addEventListener("click", () => this.#set(draw(this.chosen.parameters, 0.9)));
+    $("neutral").addEventListener("click", () => this.#set(this.chosen.parameters.map(() => STILL[this.chosen.name] ?? 0)));
+  }
+
+  #changed(how) {
+    if (!this.chosen) return;
+    const { name } = this.chosen;
+    const z = this.kept[name];
+    this.stage.draw(name, z);
+    this.quads.place(name, z);
+    const where = this.picture ? { picture: this.picture } : { photograph: this.photograph.name };
+    this.latest.ask({ task: name, z, x: this.stage.x, y: this.stage.y, ...where }, how);
+  }
+
+  #show(answer) {
+    $("see-message").hidden = true;
+    gray($("first"), answer.first);
+    gray($("second"), answer.second);
+    this.parameters.show(answer);
+    this.quads.show(answer);
+    const { winner, responses, confidence } = answer;
+    if (winner && responses) this.#competition(responses, winner);
+    for (const panel of document.querySelectorAll(".units-panel, .winner-panel")) panel.hidden = !winner;
+    meter($("confidence"), confidence);
+    $("confidence-text").textContent = `${words(confidence)}, ${confidence.toFixed(2)}`;
+    $("timing").textContent = `Computed in ${Math.max(answer.milliseconds, 0.1).toFixed(answer.milliseconds < 10 ? 1 : 0)} ms.`;
+    document.documentElement.dataset.answers = Number(document.documentElement.dataset.answers ?? 0) + 1;
+    this.#announce(answer);
+  }
+
+  #competition(responses, { index, u, v, terms = [] }) {
+    const total = responses.reduce((sum, value) => sum + value, 0) || 1;
+    const share = ((100 * responses[index]) / total).toFixed(0);
+    this.units.show(responses, index);
+    this.factors.u.show(u.flat());
+    this.factors.v.show(v.flat());
+    this.#terms(terms);
+    if (!Math.max(...u.flat())) $("terms-text").textContent = "Its weights are all but zero: it is a unit that fits anything.";
+    $("units-text").textContent =
+      `Unit ${index + 1} of ${responses.length} wins with ${share} % of the response; colours on a square-root scale.`;
+  }
+
+  #terms(terms) {
+    if (this.terms.length !== terms.length) {
+      this.terms = terms.map(() => [new Cells(svg("svg", { class: "cells" }), 11), new Cells(svg("svg", { class: "cells" }), 11)]);
+      $("terms").replaceChildren(...this.terms.map((pair) => html("span", {}, ...pair.map((one) => one.node))));
+    }
+    terms.forEach(({ u, v }, n) => { this.terms[n][0].show(u.flat()); this.terms[n][1].show(v.flat()); });
+    $("terms-text").textContent = terms.length ? `Above, all of it; below, its ${terms.length} terms, u over v.` : "";
+  }
+
+  // Not on every move: whoever listens hears the answer once the hand rests.
+  #announce(answer) {
+    const { parameters } = this.chosen;
+    clearTimeout(this.pause);
+    this.pause = setTimeout(() => {
+      const told = (z) => parameters.map(({ name }, n) => `${name.replace("_", " ")} ${z[n].toFixed(2)}`).join(", ");
+      const found = Object.entries(answer.networks).map(([who, { z }]) => `${who.toUpperCase()}: ${told(z)}.`);
+      $("see-live").textContent = `Truth: ${told(answer.truth)}. ${found.join(" ")} Confidence ${words(answer.confidence)}.`;
+    }, 700);
+  }
+
+  #say(text) {
+    $("see-message").textContent = text;
+    $("see-message").hidden = false;
+  }
+}
+
+// z somewhere in the ranges, at most `reach` of the way out; with a seed always the same.
+function draw(parameters, reach, seed = null) {
+  let state = seed;
+  const next = () => (state === null ? Math.random() : ((state = (state * 16807) % 2147483647) / 2147483647));
+  if (state !== null) for (let n = 0; n < 5; n += 1) next();
+  return parameters.map(({ low, high }) => (low + high) / 2 + reach * (next() - 0.5) * (high - low));
+}
+
+async function shrink(file) {
+  const bitmap = await createImageBitmap(file);
+  const scale = Math.min(1, LARGEST / Math.max(bitmap.width, bitmap.height));
+  const [width, height] = [bitmap.width, bitmap.height].map((side) => Math.max(1, Math.round(side * scale)));
+  const canvas = html("canvas", { width, height });
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, width, height);
+  const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  return { blob, width, height, url: URL.createObjectURL(blob) };
+}

@@ -1,0 +1,177 @@
+// The tab Use: two pictures in; one laid onto the other, and numbers, out.
+
+import { estimate } from "./api.js";
+import { html, meter, words } from "./draw.js";
+import { example } from "./example.js";
+import { apply } from "./geometry.js";
+import { Viewer } from "./viewer.js";
+
+const $ = (id) => document.getElementById(id);
+const LIMIT = 10 * 2 ** 20; // what the server reads of one request
+const ADVICE = "Do not rely on it: the pictures may not show the same thing, or too little of it.";
+
+export class Use {
+  constructor(models) {
+    Object.assign(this, { models, files: {}, addresses: {}, known: null, running: null });
+    this.viewer = new Viewer($);
+    for (const side of ["a", "b"]) this.#inputs(side);
+    $("pair").addEventListener("submit", (event) => { event.preventDefault(); this.#align(); });
+    $("model").addEventListener("change", () => this.#ready() && this.#align());
+    $("example").addEventListener("click", () => this.#example());
+    $("copy").addEventListener("click", () => this.#copy());
+    // A picture dropped beside the boxes must not replace the page.
+    for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) => event.preventDefault());
+  }
+
+  #inputs(side) {
+    const input = $(`file-${side}`);
+    const box = document.querySelector(`.drop[data-side="${side}"]`);
+    input.addEventListener("change", () => { if (input.files[0]) this.#take({ [side]: input.files[0] }); input.value = ""; });
+    box.addEventListener("dragover", () => box.classList.add("over"));
+    box.addEventListener("dragleave", () => box.classList.remove("over"));
+    box.addEventListener("drop", (event) => {
+      box.classList.remove("over");
+      const [first, second] = event.dataTransfer.files;
+      if (first) this.#take(second ? { a: first, b: second } : { [side]: first });
+    });
+  }
+
+  #take(files, known = null) {
+    this.known = known;
+    for (const [side, file] of Object.entries(files)) {
+      URL.revokeObjectURL(this.addresses[side]);
+      this.files[side] = file;
+      this.addresses[side] = URL.createObjectURL(file);
+      this.#preview(side, file);
+    }
+    $("align").disabled = !this.#ready();
+    this.#say("");
+    if (this.#ready()) this.#align();
+  }
+
+  #ready() {
+    return Boolean(this.files.a && this.files.b);
+  }
+
+  #preview(side, file) {
+    const place = document.querySelector(`.drop[data-side="${side}"] .preview`);
+    const image = html("img", { src: this.addresses[side], alt: "" });
+    image.addEventListener("error", () => place.replaceChildren(html("span", {}, "?")));
+    place.replaceChildren(image);
+    $(`name-${side}`).textContent = `${file.name}, ${size(file.size)}`;
+  }
+
+  async #example() {
+    $("example").disabled = true;
+    try {
+      const { a, b, matrix } = await example(this.models.photographs);
+      this.#take({ a, b }, matrix);
+    } catch (error) {
+      this.#say(error.message);
+    }
+    $("example").disabled = false;
+  }
+
+  async #align() {
+    const { a, b } = this.files;
+    if (a.size + b.size > LIMIT - 4096) return this.#say(`Together the two pictures have ${size(a.size + b.size)}; the limit is ${size(LIMIT)}. Make them smaller first.`);
+    this.running?.abort();
+    const mine = (this.running = new AbortController());
+    this.#busy(true);
+    try {
+      const answer = await estimate(a, b, $("model").value, mine.signal);
+      this.#show(answer);
+    } catch (error) {
+      if (error.name === "AbortError") return undefined;
+      $("result").hidden = true;
+      this.#say(error.message);
+    }
+    if (this.running === mine) this.#busy(false);
+    return undefined;
+  }
+
+  #busy(working) {
+    $("result").classList.toggle("working", working);
+    $("align").textContent = working ? "Aligning …" : "Align";
+    if (working) $("use-live").textContent = "Aligning.";
+  }
+
+  #show(answer) {
+    const { aligned_png: picture, ...numbers } = answer;
+    const aligned = URL.createObjectURL(decode(picture));
+    URL.revokeObjectURL(this.addresses.aligned);
+    URL.revokeObjectURL(this.addresses.json);
+    Object.assign(this.addresses, { aligned, json: URL.createObjectURL(new Blob([JSON.stringify(numbers, null, 1)], { type: "application/json" })) });
+    this.matrix = answer.matrix;
+    this.#say("");
+    $("result").hidden = false;
+    this.viewer.show({ ...answer, ...this.addresses, matrix: answer.matrix.flat() });
+    $("save-picture").href = aligned;
+    $("save-json").href = this.addresses.json;
+    this.#numbers(answer);
+  }
+
+  #numbers(answer) {
+    const { confidence } = answer;
+    const word = answer.confidence_words ?? words(confidence);
+    const facts = this.#facts(answer);
+    meter($("trust"), confidence);
+    $("trust-text").textContent = `${words(confidence)}, ${confidence.toFixed(2)}`;
+    $("advice").textContent = word.length > 12 ? word : confidence < 0.5 ? ADVICE : "";
+    $("facts").replaceChildren(...facts.flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
+    $("matrix").replaceChildren(...answer.matrix.map((row) => html("tr", {}, ...row.map((value) => html("td", {}, number(value))))));
+    $("use-live").textContent = `Aligned. ${facts.map((pair) => pair.join(": ")).join("; ")}. Confidence ${words(confidence)}.`;
+  }
+
+  #facts({ parameters: p, model, matches, inliers, milliseconds, matrix, size_a: [height, width] }) {
+    const way = (value, forward, back) => `${Math.abs(value).toFixed(2)} px ${value >= 0 ? forward : back}`;
+    const all = [
+      ["shift", `${way(p.shift_x, "right", "left")}, ${way(p.shift_y, "down", "up")}`],
+      ["angle", `${Math.abs(p.angle).toFixed(2)}°${Math.abs(p.angle) < 0.005 ? "" : p.angle > 0 ? " clockwise" : " counterclockwise"}`],
+      ["scale", p.scale.toFixed(4)],
+      ["shear", signed(p.shear ?? 0)],
+      ["perspective", `${signed(p.perspective_x ?? 0)} across, ${signed(p.perspective_y ?? 0)} down`],
+    ];
+    const count = { translation: 1, euclidean: 2, similarity: 3, affine: 4, projective: 5 }[model] ?? 5;
+    const facts = all.slice(0, Math.max(count, 3));
+    if (matches) facts.push(["motions", `${inliers.toLocaleString("en")} of ${matches.toLocaleString("en")} agree`]);
+    if (this.known) facts.push(["off the truth", `${cornerError(matrix.flat(), this.known, width, height).toFixed(2)} px at the corners`]);
+    facts.push(["time", `${Math.round(milliseconds)} ms`]);
+    return facts;
+  }
+
+  async #copy() {
+    await navigator.clipboard.writeText(JSON.stringify(this.matrix)).catch(() => select($("matrix")));
+    $("copy").textContent = "Copied";
+    setTimeout(() => { $("copy").textContent = "Copy"; }, 1500);
+  }
+
+  #say(text) {
+    $("use-message").textContent = text;
+    $("use-message").hidden = !text;
+    if (text) $("use-live").textContent = "";
+  }
+}
+
+// The mean distance between where two matrices put the corners.
+function cornerError(H, truth, width, height) {
+  const ends = [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]];
+  const off = (p) => Math.hypot(...apply(H, p).map((value, n) => value - apply(truth, p)[n]));
+  return ends.reduce((sum, p) => sum + off(p), 0) / ends.length;
+}
+
+function decode(base64) {
+  const text = atob(base64.replace(/^data:[^,]*,/, ""));
+  return new Blob([Uint8Array.from(text, (letter) => letter.charCodeAt(0))], { type: "image/png" });
+}
+
+function select(node) {
+  getSelection().selectAllChildren(node);
+}
+
+const number = (value) => {
+  const text = Math.abs(value) < 1e-12 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(3) : value.toFixed(5);
+  return text.replaceAll("-", "−");
+};
+const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(4)}`;
+const size = (bytes) => (bytes < 2 ** 20 ? `${Math.max(1, Math.round(bytes / 1024))} KB` : `${(bytes / 2 ** 20).toFixed(1)} MB`);
