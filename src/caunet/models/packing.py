@@ -48,7 +48,7 @@ def pack(
         note: a sentence for the card.
     """
     config, result = (_object(run_dir / file) for file in ("config.json", "result.json"))
-    model = load_weights(run_dir / "weights.safetensors", dtype=torch.float32)
+    model = _balanced(load_weights(run_dir / "weights.safetensors", dtype=torch.float32))
     if not name or not all(c.isalnum() or c in "-_." for c in name):
         raise ValueError(f"name takes letters, digits and - _ . only; got {name!r}")
     dtype: torch.dtype = getattr(torch, precision)
@@ -79,6 +79,24 @@ def pack(
     }
     write_json(path.with_suffix(".json"), card)
     return card
+
+
+def _balanced(model: RelationNetwork) -> RelationNetwork:
+    """The same network with the two factors of each rank-one term of about the same size.
+
+    Only their product counts, and training by multiplication lets one of them grow to 1e7 while the other shrinks,
+    which half precision cannot hold. Factors are moved by powers of two: not a bit of the product changes.
+    """
+    factors = dict(model.relation.named_parameters())
+    if set(factors) != {"u", "v"}:
+        return model
+    with torch.no_grad():
+        u, v = factors["u"], factors["v"]
+        sizes = [factor.abs().amax(1, keepdim=True).clamp_min(1e-30) for factor in (u, v)]
+        shift = (0.5 * (sizes[0].log2() - sizes[1].log2())).round()
+        u.mul_(torch.exp2(-shift))
+        v.mul_(torch.exp2(shift))
+    return model
 
 
 def _rounded(model: RelationNetwork, dtype: torch.dtype) -> RelationNetwork:
