@@ -20,7 +20,7 @@ import torch
 from caunet.bench import make_pair, photographs
 from caunet.bench.figure import draw
 from caunet.bench.peers import PEERS, find, one_thread
-from caunet.bench.run import Plan, measure, run
+from caunet.bench.run import Plan, forget, measure, run
 from caunet.bench.table import compact, full, summarise, verdict
 from caunet.reproduction.tables import fill
 
@@ -105,7 +105,7 @@ def render() -> None:
     speeds = RESULTS / "registration_scaling.json"
     if speeds.exists():
         blocks["registration-scaling"] = scaling_table(json.loads(speeds.read_text()))
-    for document in (ROOT / "README.md", ROOT / "docs" / "estimation.md"):
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = document.read_text(encoding="utf-8") if document.exists() else ""
         for section, block in blocks.items():
             if f"<!-- {section}:begin -->" in text:
@@ -125,6 +125,7 @@ def main() -> None:
     )
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--rows", type=Path, default=ROOT / "runs" / "registration.jsonl")
+    parser.add_argument("--again", nargs="*", default=[], help="peers to forget and measure anew")
     parser.add_argument("--render", action="store_true")
     parser.add_argument("--scaling", action="store_true")
     parser.add_argument("--rounds", type=int, default=5, help="of --scaling")
@@ -133,6 +134,7 @@ def main() -> None:
         with one_thread():
             print(save("registration_scaling", scaling(options.rounds)))
     elif not options.render:
+        forget(options.rows, options.again)
         results = measured(options.pairs, options.rows)
         with one_thread():  # so that the description of the machine says one thread
             print(save("registration", results))

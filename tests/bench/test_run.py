@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from caunet.bench import draw_pair, peers, table
-from caunet.bench.run import Plan, corner_error, load, quota, run
+from caunet.bench.run import Plan, corner_error, forget, load, quota, run
 from caunet.errors import DataError
 
 PLAN = Plan(pairs=3, conditions=("clean", "blur"), motions=(0.03, 0.1), group="test", side=48)
@@ -87,6 +87,17 @@ def test_a_peer_can_be_added_later(tmp_path: Path) -> None:
     assert all(set(row["peers"]) == {"caunet", "ecc"} for row in rows.values())
 
 
+def test_a_peer_can_be_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    first, second, _ = three()
+    forget(path, ["caunet"])  # nothing there yet
+    run(PLAN, [first.peer, second.peer], path)
+    forget(path, ["caunet"])
+    assert all(set(row["peers"]) == {"ecc"} for row in load(path).values())
+    run(PLAN, [first.peer, second.peer], path)
+    assert (len(first.calls), len(second.calls)) == (26, 13)
+
+
 def test_files_of_other_pairs_or_damaged_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     fake = three()[0]
@@ -148,6 +159,19 @@ def test_tables_mark_the_best_and_own_up() -> None:
     assert table.verdict(summary) == ["±10 % clean: median 0.300, ecc 0.200"]
     close = table.summarise(rows_of({"caunet": [0.104] * 3, "ecc": [0.1] * 3}))
     assert table.verdict(close) == []
+
+
+def test_a_peer_of_fewer_pairs_is_held_against_the_same_ones() -> None:
+    # Ours is worse than kornia over all, but not on the pairs that kornia had.
+    rows = rows_of({"caunet": [0.1] * 20 + [0.5] * 30, "kornia": [0.2] * 20, "ecc": [0.3] * 50})
+    summary = table.summarise(rows)
+    assert [cell["median"] for cell in summary] == [0.5, 0.3, 0.2]
+    assert table.verdict(summary) == ["±10 % clean: median 0.500, ecc 0.300"]
+    lost = table.summarise(rows_of({"caunet": [None] * 4, "ecc": [0.1] * 4}))
+    assert table.verdict(lost) == [
+        "±10 % clean: median lost, ecc 0.100",
+        "±10 % clean: below 1 px 0%, ecc 100%",
+    ]
 
 
 def test_tables_say_what_a_peer_is_not() -> None:

@@ -8,7 +8,7 @@ is measured on the pairs that are there, and added.
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,11 @@ from caunet.bench.pairs import CONDITIONS, MOTIONS, Condition, draw_pair
 from caunet.bench.peers import Peer, one_thread
 from caunet.bench.photographs import Group, photographs
 from caunet.errors import DataError
+from caunet.files import write_text
 from caunet.progress import Track, track
 from caunet.provenance import commit
 
-__all__ = ["Plan", "corner_error", "load", "measure", "quota", "run"]
+__all__ = ["Plan", "corner_error", "forget", "load", "measure", "quota", "run"]
 
 Key = tuple[str, float, int]
 Rows = dict[Key, dict[str, Any]]
@@ -114,6 +115,20 @@ def load(path: Path, plan: Plan | None = None) -> Rows:
         if "peers" in row:
             _merge(rows, row)
     return rows
+
+
+def forget(path: Path, names: Collection[str]) -> None:
+    """Take the results of these peers out of ``path``, to be measured again (after a change, say)."""
+    if not path.exists():
+        return
+    _mend(path)
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if "peers" in row:
+            row["peers"] = {name: result for name, result in row["peers"].items() if name not in names}
+        kept.append(json.dumps(row, allow_nan=False) + "\n")
+    write_text(path, "".join(kept))
 
 
 def quota(peer: Peer, pairs: int) -> int:

@@ -28,6 +28,8 @@ class Registration:
     """How far corners move at most, as shares of the side; default: 0.03 0.1 0.2."""
     out: Path = Path("runs/registration.jsonl")
     """Where measurements are kept, a line a pair."""
+    again: tuple[str, ...] = ()
+    """Peers whose measurements in --out are forgotten and made again, after a change of theirs."""
     figure: Path | None = None
     """Draw the curves of errors into this file (png, svg or pdf)."""
     json: bool = False
@@ -42,7 +44,7 @@ class Registration:
         from caunet.bench.figure import draw
         from caunet.bench.pairs import CONDITIONS, MOTIONS
         from caunet.bench.peers import find
-        from caunet.bench.run import Plan, run
+        from caunet.bench.run import Plan, forget, run
         from caunet.bench.table import summarise, verdict
 
         plan = Plan(
@@ -53,6 +55,8 @@ class Registration:
             side=self.side,
         )
         chosen = find(self.peers or None)
+        if self.again:
+            forget(self.out, [peer.name for peer in find(self.again)])
         wanted, names = set(plan.every()), {peer.name for peer in chosen}
         rows = {
             key: row | {"peers": {n: r for n, r in row["peers"].items() if n in names}}
