@@ -16,6 +16,7 @@ from caunet.estimation.pyramid import Matrix, apply, places, read
 __all__ = ["agreement", "corners_of", "distortion", "repetition", "uncertainty"]
 
 _WINDOW = 8
+_MIDDLE = 64  # side of what is searched for repetition
 _FLAT = 0.004**2  # variance of grey levels below which a window shows nothing: one level is 1/255 = 0.0039
 
 
@@ -85,10 +86,12 @@ def distortion(H: Matrix, size: tuple[int, int]) -> float:
 
 
 def repetition(a: Tensor) -> float:
-    """How well a (H, W), some 32 pixels a side, looks like itself a few pixels on: 1 for a perfect pattern.
+    """How well the middle of a (H, W) looks like itself a few pixels on: 1 for a perfect pattern.
 
     The highest correlation of the picture with itself moved by 4 pixels or more that is a peak of its own.
     """
+    top, left = (max(n - _MIDDLE, 0) // 2 for n in a.shape)
+    a = a[top : top + _MIDDLE, left : left + _MIDDLE]
     height, width = a.shape
     ones = torch.ones_like(a)
     size = [2 * height, 2 * width]

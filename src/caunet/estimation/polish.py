@@ -26,6 +26,7 @@ _BLOCK = 4  # side of the neighbourhoods that are weighted as one
 _TOLERANCE = (
     6.0  # mean squared residual, in units of the median, at which a neighbourhood keeps a quarter of its say
 )
+_LEAP = 4.0  # size of a step (1 is half the picture) that no picture justifies
 _QUIET = 1e-7  # squared residual (grey levels 0..1) below which differences are rounding
 
 
@@ -161,6 +162,8 @@ class _Work:
             return H, float("nan")
         self.light = gain, float(theta[free + 1]), float(theta[free + 2])
         algebra = np.append((theta[:free] / gain) @ self.basis[:free, :8], 0.0).reshape(3, 3)
+        if not np.abs(algebra).sum() < _LEAP:
+            return H, float("nan")
         return self._moved(H, self.out @ _exponential(-algebra) @ self.into)
 
     def _moved(self, H: Matrix, D: Matrix) -> tuple[Matrix, float]:

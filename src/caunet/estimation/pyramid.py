@@ -16,6 +16,7 @@ __all__ = [
     "apply",
     "between_levels",
     "halve",
+    "inverse",
     "level_matrix",
     "normalised",
     "places",
@@ -80,6 +81,11 @@ def normalised(H: Matrix) -> Matrix:
     return made
 
 
+def inverse(H: Matrix) -> Matrix:
+    """The inverse matrix."""
+    return np.asarray(np.linalg.inv(H), dtype=np.float64)
+
+
 def between_levels(H: Matrix, source: int, target: int) -> Matrix:
     """H (3, 3) in pixels of level ``source`` of both pictures, rewritten for level ``target``.
 
@@ -89,8 +95,8 @@ def between_levels(H: Matrix, source: int, target: int) -> Matrix:
     """
     if source == target:
         return H
-    step = np.linalg.inv(level_matrix(target)) @ level_matrix(source)
-    return normalised(step @ H @ np.linalg.inv(step))
+    step = inverse(level_matrix(target)) @ level_matrix(source)
+    return normalised(step @ H @ inverse(step))
 
 
 def apply(H: Matrix, points: Matrix) -> Matrix:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from caunet.estimation import search
-from caunet.estimation.evidence import agreement, distortion, repetition, uncertainty
+from caunet.estimation.evidence import agreement, corners_of, distortion, repetition, uncertainty
 from caunet.estimation.fit import FREEDOM, robust_fit
 from caunet.estimation.motions import Motions, measure, raster
 from caunet.estimation.polish import Polished, generators, polish
@@ -26,6 +26,7 @@ __all__ = ["Registration", "register"]
 _COARSEST = 32  # side of the picture in which the search begins, about
 _WHOLE = 320 * 320  # pixels up to which all of them are used; of larger pictures the best tiles
 _LOOKS = (3, 1)  # of the network: at the smallest pictures, at the next larger
+_STILL = 0.5  # pixels: a look that moves the corners by less is the last one at the smallest pictures
 _PATCHES = 64  # that it is shown at each look
 _STEPS = (
     (16, 0.2),
@@ -33,6 +34,8 @@ _STEPS = (
     (5, 0.03),
 )  # of the polish: at most, and until they move corners by fewer pixels
 _GOOD = 0.6  # agreement above which a beginning is not doubted
+_VIOLENT = 2.7  # distortion (see there) beyond which nobody would take two pictures
+_BLANK = 0.002  # contrast of grey levels below which there is nothing to see: half a level of 255
 _TRIES = 4  # other beginnings
 
 
@@ -97,7 +100,10 @@ class _Pair:
             H = between_levels(H, last, level)
             polished, last = self._polish(H, level, 1 if level else 2), level
             H = polished.H
-        evidence = self._evidence(H, draft, polished)
+        if self._blank() or not distortion(H, _size(self.a[0])) <= _VIOLENT:
+            H, evidence = between_levels(self._centred(), self.top, 0), {}
+        else:
+            evidence = self._evidence(H, draft, polished)
         return Registration(H, draft.motions, draft.targets, self.next, evidence)
 
     def _finer(self) -> list[int]:
@@ -107,6 +113,10 @@ class _Pair:
             level -= 1 if self.a[level - 1].numel() <= _WHOLE else min(2, level)
             levels.append(level)
         return levels
+
+    def _blank(self) -> bool:
+        """Whether one of the pictures shows nothing."""
+        return min(float(self.a[self.next].std()), float(self.b[self.next].std())) < _BLANK
 
     def _centred(self) -> Matrix:
         """Nothing moved; for pictures of different sizes centre lies upon centre. At the top level."""
@@ -134,14 +144,23 @@ class _Pair:
         The first look is fitted with the model ``first``, which fewer motions determine.
         """
         for look in range(_LOOKS[0]):
+            before = H
             H, motions, targets = self._look(H, self.top, first if look == 0 else self.model)
+            if self._shifted(before, H) < _STILL:
+                break
         if self.top > self.next:
             H = between_levels(H, self.top, self.next)
             for _ in range(_LOOKS[1]):
                 H, motions, targets = self._look(H, self.next, self.model)
         polished = self._polish(H, self.next, 0)
         score = agreement(self.a[self.next], self.b[self.next], polished.H)["score"]
+        if distortion(polished.H, _size(self.a[self.next])) > _VIOLENT:
+            score -= 2.0
         return _Draft(polished.H, motions, targets, polished, score)
+
+    def _shifted(self, before: Matrix, after: Matrix) -> float:
+        corners = corners_of(_size(self.a[self.top]))
+        return float(np.abs(apply(before, corners) - apply(after, corners)).max())
 
     def _look(self, H: Matrix, level: int, model: str) -> tuple[Matrix, Motions, Matrix]:
         """One look of the network and a fit to what it saw."""
@@ -183,7 +202,7 @@ class _Pair:
             "moved": polished.moved / diagonal if math.isfinite(polished.moved) else 1.0,
             "uncertainty": uncertainty(polished.information, generators(self.model), size) / diagonal,
             "distortion": distortion(H, size),
-            "repetition": repetition(self.a[self.top]),
+            "repetition": repetition(self.a[middle]),
             "inliers": float(weight @ (error < 1.0)) / max(float(weight.sum()), 1e-6),
             "contrast": float(self.a[self.next].std()),
         }
