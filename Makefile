@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
-.PHONY: help setup run serve test lint bench tables clean
+.PHONY: help setup run serve screenshots test lint bench tables clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (a minute or two the first time) ..."
@@ -28,6 +28,9 @@ run: $(VENV)/.run ## Train the paper's three networks on embedded photographs, s
 
 serve: $(VENV)/.dev ## Open the page on this machine: http://127.0.0.1:8000
 	@$(BIN)/caunet serve --open
+
+screenshots: $(VENV)/.dev ## Take pictures of the page (needs Chromium): docs/figures/page-*.png
+	@$(BIN)/python -m caunet.web.screenshots docs/figures
 
 test: $(VENV)/.dev ## Lint, types and the whole test suite
 	@$(BIN)/ruff check .

@@ -117,7 +117,9 @@ export class Cells {
   #lay(count) {
     const { node, columns, cell, gap } = this;
     node.replaceChildren();
-    node.setAttribute("viewBox", `0 0 ${columns * cell} ${Math.ceil(count / columns) * cell}`);
+    const margin = 4 * gap; // the ring is wider than a cell
+    const [width, height] = [columns * cell, Math.ceil(count / columns) * cell].map((side) => side + 2 * margin);
+    node.setAttribute("viewBox", `${-margin} ${-margin} ${width} ${height}`);
     this.cells = Array.from({ length: count }, (_, n) => {
       const [x, y] = [(n % columns) * cell + gap, Math.floor(n / columns) * cell + gap];
       return svg("rect", { x, y, width: cell - 2 * gap, height: cell - 2 * gap, rx: 3 * gap }, node);

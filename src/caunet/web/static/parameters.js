@@ -17,6 +17,7 @@ export class Parameters {
 
   build(parameters, shipped) {
     this.rows = parameters.map((parameter, n) => this.#row(parameter, n, shipped));
+    this.node.dataset.count = parameters.length;
     this.node.replaceChildren(...this.rows.map((row) => row.node));
   }
 

@@ -7,7 +7,10 @@ import { Stage } from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
 const LARGEST = 512; // a picture of one's own is made as small as the embedded ones before it is sent
-const START = { translation: [2.5, -1.5], rotation: [24], scaling: [1.3, 0.8] };
+const START = {
+  translation: [2.5, -1.5], rotation: [24], scaling: [1.3, 0.8], affine: [0.15, -0.25, 0.2, -0.1],
+  projective: [0.1, -0.2, 0.25, 0.05, 0.004, -0.006],
+};
 const STILL = { scaling: 1 };
 
 export class See {
@@ -46,7 +49,7 @@ export class See {
 
   // A first place where there is something to see.
   #start({ name, width, height }) {
-    const places = { astronaut: [0.43, 0.24], camera: [0.43, 0.27], chelsea: [0.4, 0.4], coffee: [0.5, 0.4], rocket: [0.5, 0.55] };
+    const places = { astronaut: [0.36, 0.22], camera: [0.43, 0.27], chelsea: [0.4, 0.4], coffee: [0.5, 0.4], rocket: [0.5, 0.55] };
     const [x, y] = places[name] ?? [0.5, 0.5];
     this.stage.place(x * width, y * height);
   }
@@ -90,7 +93,7 @@ export class See {
       const text = who === "truth" ? "truth" : who.toUpperCase() + (here ? "" : " (not shipped)");
       return html("li", { class: here ? "" : "gone" }, html("span", { class: `mark ${who}` }), text);
     }));
-    this.#set(this.kept[task.name] ?? START[task.name] ?? draw(task.parameters, 0.45, 7), { stale: true });
+    this.#set(this.kept[task.name] ?? START[task.name] ?? draw(task.parameters, 0), { stale: true });
   }
 
   #set(z, how) {
@@ -125,7 +128,7 @@ export class See {
     meter($("confidence"), confidence);
     $("confidence-text").textContent = `${words(confidence)}, ${confidence.toFixed(2)}`;
     $("timing").textContent = `Computed in ${Math.max(answer.milliseconds, 0.1).toFixed(answer.milliseconds < 10 ? 1 : 0)} ms.`;
-    document.documentElement.dataset.answers = Number(document.documentElement.dataset.answers ?? 0) + 1;
+    $("parameters").dataset.answered = `${answer.task} ${answer.truth.join(" ")}`;
     this.#announce(answer);
   }
 
@@ -167,12 +170,9 @@ export class See {
   }
 }
 
-// z somewhere in the ranges, at most `reach` of the way out; with a seed always the same.
-function draw(parameters, reach, seed = null) {
-  let state = seed;
-  const next = () => (state === null ? Math.random() : ((state = (state * 16807) % 2147483647) / 2147483647));
-  if (state !== null) for (let n = 0; n < 5; n += 1) next();
-  return parameters.map(({ low, high }) => (low + high) / 2 + reach * (next() - 0.5) * (high - low));
+// z somewhere in the ranges, at most `reach` of the way out.
+function draw(parameters, reach) {
+  return parameters.map(({ low, high }) => (low + high) / 2 + reach * (Math.random() - 0.5) * (high - low));
 }
 
 async function shrink(file) {

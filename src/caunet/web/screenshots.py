@@ -1,0 +1,119 @@
+"""Pictures of the page for the documentation: ``python -m caunet.web.screenshots [FOLDER]``.
+
+Both tabs, light and dark, wide and as narrow as a phone, saved as ``page-TAB-LOOK.png`` with few colours, so that they
+stay small.
+"""
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from caunet.errors import CaunetError
+from caunet.files import atomic_write
+from caunet.web.browser import opened, served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["SHOTS", "Shot", "main", "take"]
+
+
+class Shot(NamedTuple):
+    """One picture: which tab, how wide, in which colours."""
+
+    tab: str
+    look: str
+    task: str = "rotation"
+    width: int = 1280
+    height: int = 800
+    narrow: bool = False
+
+    @property
+    def file(self) -> str:
+        return f"page-{self.tab}-{self.look}.png"
+
+
+SHOTS = (
+    Shot("see", "light"),
+    Shot("see", "dark", task="affine"),
+    Shot("see", "narrow", task="translation", width=360, height=880, narrow=True),
+    Shot("use", "light"),
+    Shot("use", "dark"),
+    Shot("use", "narrow", width=360, height=880, narrow=True),
+)
+_OWN = 64
+_PATIENCE = 60_000  # milliseconds: the first answer waits for the networks to be loaded
+
+
+def take(browser: "Browser", address: str, shot: Shot) -> bytes:
+    """The PNG of one shot of the page at ``address``."""
+    page = browser.new_page(
+        viewport={"width": shot.width, "height": shot.height},
+        color_scheme="dark" if shot.look == "dark" else "light",
+        reduced_motion="reduce",
+        device_scale_factor=2 if shot.narrow else 1,
+    )
+    page.set_default_timeout(_PATIENCE)
+    try:
+        page.goto(f"{address}/#{shot.tab}")
+        (_see if shot.tab == "see" else _use)(page, shot)
+        page.wait_for_load_state("networkidle")
+        page.wait_for_timeout(300)  # until what was decoded is painted
+        return _small(page.screenshot(full_page=not shot.narrow))
+    finally:
+        page.close()
+
+
+def _see(page: "Page", shot: Shot) -> None:
+    page.locator(f'#tasks input[value="{shot.task}"]').check(force=True)
+    page.locator(f'#parameters[data-answered^="{shot.task} "]').wait_for()
+    if shot.narrow:
+        page.locator(".photo-panel").evaluate("node => window.scrollTo(0, node.offsetTop - 12)")
+
+
+def _use(page: "Page", shot: Shot) -> None:
+    page.locator("#example").click()
+    page.locator("#result:not(.working)").wait_for()
+    if shot.narrow:
+        page.locator(".viewer-panel").evaluate("node => window.scrollTo(0, node.offsetTop - 12)")
+    else:
+        page.evaluate("document.activeElement.blur()")
+
+
+def _small(png: bytes) -> bytes:
+    """The same picture in 256 colours: the page's own, the most frequent ones, exactly; the photographs' nearly."""
+    with Image.open(io.BytesIO(png)) as opened_png:
+        image = opened_png.convert("RGB")
+    colours, counts = np.unique(np.asarray(image).reshape(-1, 3), axis=0, return_counts=True)
+    own = colours[np.argsort(-counts)[:_OWN]].flatten().tolist()
+    reference = Image.new("P", (1, 1))
+    reference.putpalette(own + (image.quantize(256 - _OWN, kmeans=1).getpalette() or []))
+    file = io.BytesIO()
+    image.quantize(palette=reference, dither=Image.Dither.FLOYDSTEINBERG).save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def main(arguments: list[str]) -> int:
+    """Take all of them into the folder that is named first, or docs/figures."""
+    folder = Path(arguments[0] if arguments else "docs/figures")
+    weights = Path(arguments[1]) if len(arguments) > 1 else None
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with served(weights) as address, opened() as browser:
+            for shot in SHOTS:
+                png = take(browser, address, shot)
+                with atomic_write(folder / shot.file) as path:
+                    path.write_bytes(png)
+                sys.stdout.write(f"{folder / shot.file}  {len(png) / 1000:.0f} kB\n")
+    except CaunetError as error:
+        sys.stderr.write(f"caunet: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,266 @@
+"""The page in Chromium, served by ``caunet serve``: what a person would do with it, by pointer and keyboard."""
+
+import io
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+cv2 = pytest.importorskip("cv2")
+sync_api = pytest.importorskip("playwright.sync_api")
+
+from caunet.web import browser as real  # noqa: E402
+from caunet.web.patches import photograph  # noqa: E402
+
+expect = sync_api.expect
+LOUD = "THE PAGE WAS NOT TESTED: "  # tests/conftest.py repeats such reasons at the end
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if real.chromium() is None and os.geteuid() == 0:
+        command = "apt-get update -q && apt-get install -q -y --no-install-recommends chromium"
+        subprocess.run(["sh", "-c", command], check=False, capture_output=True, timeout=600)
+    if real.chromium() is None:
+        pytest.skip(LOUD + "there is no Chromium, and it could not be installed")
+    with real.opened() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def address(trained: Path | None) -> Iterator[str]:
+    with real.served(trained) as url:
+        yield url
+
+
+class Watched:
+    """A page, what went wrong in it, and whom it asked."""
+
+    def __init__(self, page: Any) -> None:
+        self.page, self.troubles, self.asked = page, [], []
+        page.on("console", lambda m: m.type in ("error", "warning") and self.troubles.append(m.text))
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+
+
+@pytest.fixture
+def watched(browser: Any, address: str) -> Iterator[Watched]:
+    """Whatever a test does: nothing may go wrong in the page, and no request may leave the server's origin."""
+    context = browser.new_context(viewport={"width": 1100, "height": 800}, accept_downloads=True)
+    context.set_default_timeout(60_000)
+    expect.set_options(timeout=60_000)
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+    seen = Watched(context.new_page())
+    seen.page.goto(address)
+    yield seen
+    context.close()
+    assert seen.troubles == []
+    assert len(seen.asked) > 5
+    strangers = [
+        url for url in seen.asked if not url.startswith((f"{address}/", "data:", f"blob:{address}/"))
+    ]
+    assert strangers == []
+
+
+@pytest.fixture
+def page(watched: Watched) -> Any:
+    return watched.page
+
+
+def choose_task(page: Any, name: str) -> None:
+    radio = page.locator(f'#tasks input[value="{name}"]')
+    radio.wait_for(state="attached")
+    if radio.is_disabled():
+        pytest.skip(f"{LOUD}no network for {name} is shipped")
+    radio.check(force=True)
+    page.locator(f'#parameters[data-answered^="{name} "]').wait_for()
+
+
+def number(text: str) -> float:
+    return float(re.sub(r"[^0-9.e-]", "", text.replace("−", "-")))
+
+
+def inferred(page: Any) -> dict[str, float]:
+    """The networks' answers to the first parameter, by their names."""
+    rows = page.locator(".parameter").first.locator(".value").all()
+    return {row.get_attribute("class").split()[-1]: number(row.inner_text()) for row in rows}
+
+
+def png(pixels: np.ndarray, name: str) -> dict[str, Any]:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return {"name": name, "mimeType": "image/png", "buffer": file.getvalue()}
+
+
+def test_the_estimate_follows_the_slider(page: Any) -> None:
+    choose_task(page, "rotation")
+    slider = page.locator("#z-angle")
+    found = {}
+    for angle in (-30, 30):
+        slider.fill(str(angle))
+        page.locator(f'#parameters[data-answered="rotation {angle}"]').wait_for()
+        found[angle] = inferred(page)
+    assert found[30]
+    for who in found[30]:
+        assert abs(found[30][who] - 30) < 12, f"{who} is nearer to 30° than to anything else"
+        assert abs(found[-30][who] + 30) < 12
+    slider.press("ArrowLeft")
+    page.locator('#parameters[data-answered="rotation 29"]').wait_for()
+    expect(page.locator("#see-live")).to_contain_text("angle 29.00")
+
+
+def test_pulling_a_handle_turns_the_patch(page: Any) -> None:
+    choose_task(page, "rotation")
+    box = page.locator("#quads").bounding_box()
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    reach = box["width"] * 5 / 24  # half a patch; the plot is 24 pixels of it wide
+    page.locator("#neutral").click()
+    page.locator('#parameters[data-answered="rotation 0"]').wait_for()
+    page.mouse.move(middle[0] + reach, middle[1])
+    page.mouse.down()
+    page.mouse.move(middle[0] + reach, middle[1] + reach * np.tan(np.deg2rad(20)), steps=3)
+    page.mouse.up()
+    expect(page.locator(".parameter output")).to_have_text(re.compile(r"(19|20|21)\.\d°"))
+
+
+def test_confidence_falls_in_a_blank_area(page: Any) -> None:
+    choose_task(page, "rotation")
+    own = np.full((256, 512), 128, np.uint8)
+    coarse = np.random.default_rng(0).integers(0, 256, (32, 32), np.uint8)
+    own[:, :256] = cv2.resize(coarse, (256, 256), interpolation=cv2.INTER_CUBIC)
+    page.locator("#upload").set_input_files(png(own, "own.png"))
+    expect(page.locator("#stage img")).to_have_attribute("width", "512")
+    box = page.locator("#stage").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    meter = page.locator("#confidence")
+    expect(meter).to_have_attribute("aria-valuenow", re.compile(r"0\.[3-9]|1\.0"))
+    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    expect(meter).to_have_attribute("aria-valuenow", "0.00")
+    expect(page.locator("#confidence-text")).to_have_text("very low, 0.00")
+
+
+def warped_pair() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two pictures of one photograph by OpenCV, and the matrix that takes points of the first to the second."""
+    source = photograph("astronaut")
+    H = np.array([[1.04, -0.09, 18.0], [0.08, 0.97, -12.0], [8e-5, -5e-5, 1.0]])
+    move = np.array([[1.0, 0, -70], [0, 1, -70], [0, 0, 1]])
+    b = cv2.warpPerspective(source, H @ move, (360, 340), flags=cv2.INTER_CUBIC)
+    return source[70:410, 70:430], b, H
+
+
+def corner_error(H: np.ndarray, truth: np.ndarray) -> float:
+    corners = np.array([[[0, 0], [359, 0], [359, 339], [0, 339]]], np.float64)
+    put = [cv2.perspectiveTransform(corners, M)[0] for M in (H, truth)]
+    return float(np.linalg.norm(put[0] - put[1], axis=1).mean())
+
+
+def test_a_warped_pair_ends_in_its_matrix(page: Any) -> None:
+    a, b, truth = warped_pair()
+    page.locator("#tab-use").click()
+    page.locator("#file-a").set_input_files(png(a, "a.png"))
+    page.locator("#file-b").set_input_files(png(b, "b.png"))
+    page.locator("#result:not(.working)").wait_for()
+
+    shown = [
+        [number(t) for t in row.locator("td").all_inner_texts()] for row in page.locator("#matrix tr").all()
+    ]
+    assert corner_error(np.array(shown), truth) < 1
+    page.locator("#copy").click()
+    expect(page.locator("#copy")).to_have_text("Copied")
+    copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
+    assert corner_error(np.array(copied), truth) < 1
+    assert saved(page, "#save-json", json.load)["matrix"] == copied
+    aligned = saved(page, "#save-picture", lambda file: np.asarray(Image.open(file).convert("RGB")))
+    assert aligned.shape == a.shape
+    inner = np.s_[60:-60, 60:-60]
+    assert (
+        np.abs(aligned[inner].astype(float) - a[inner]).mean()
+        < 4
+        < np.abs(b[inner].astype(float) - a[inner]).mean()
+    )
+    expect(page.locator("#trust-text")).to_have_text(re.compile(r"(fair|high), [01]\.\d\d"))
+    look_at_it(page)
+
+
+def saved(page: Any, link: str, read: Any) -> Any:
+    with page.expect_download() as download:
+        page.locator(link).click()
+    with Path(download.value.path()).open("rb") as file:
+        return read(file)
+
+
+def look_at_it(page: Any) -> None:
+    """The slider, before and after, and blinking."""
+    page.locator("#slide").fill("20")
+    assert page.locator("#layer").evaluate("node => node.style.clipPath") == "inset(0px 0px 0px 20%)"
+    after = page.locator("#view-b").get_attribute("src")
+    page.locator('[name="state"][value="before"]').check(force=True)
+    assert page.locator("#view-b").get_attribute("src") != after
+    page.locator("#blink").click()
+    expect(page.locator("#viewer")).to_have_class(re.compile("hide-b"))
+    expect(page.locator("#viewer")).not_to_have_class(re.compile("hide-b"))
+    page.locator("#blink").click()
+    expect(page.locator("#blink")).to_have_attribute("aria-pressed", "false")
+
+
+def test_the_example_is_told_apart_from_its_truth(page: Any) -> None:
+    page.locator("#tab-use").click()
+    page.locator("#example").click()
+    page.locator("#result:not(.working)").wait_for()
+    facts = dict(zip(*(page.locator(f"#facts {tag}").all_inner_texts() for tag in ("dt", "dd")), strict=True))
+    assert number(facts["off the truth"].split()[0]) < 1
+    assert facts["angle"].endswith("clockwise")
+
+
+def test_a_bad_file_is_answered_with_the_reason(watched: Watched) -> None:
+    page = watched.page
+    page.locator("#tab-use").click()
+    page.locator("#file-a").set_input_files(
+        {"name": "notes.png", "mimeType": "image/png", "buffer": b"no picture"}
+    )
+    page.locator("#file-b").set_input_files(png(warped_pair()[1], "b.png"))
+    message = page.locator("#use-message")
+    expect(message).to_have_text(re.compile(r"^a: .*(picture|image)"))
+    expect(message).to_have_attribute("role", "alert")
+    expect(page.locator("#result")).to_be_hidden()
+    # The browser itself notes every refused request, and a preview that cannot be drawn is no trouble.
+    assert len(watched.troubles) == 1
+    assert "422" in watched.troubles.pop()
+
+
+def test_tabs_by_keyboard(page: Any) -> None:
+    page.locator("#tab-see").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#tab-use")).to_be_focused()
+    expect(page.locator("#tab-use")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#use")).to_be_visible()
+    expect(page.locator("#see")).to_be_hidden()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#tab-see")).to_be_focused()
+    expect(page.locator("#see")).to_be_visible()
+    expect(page.locator("#photographs input").first).to_be_attached()
+    page.locator("#stage").focus()
+    before = page.locator("#stage .frame").get_attribute("points")
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.locator("#stage .frame")).not_to_have_attribute("points", before)
+
+
+def test_narrow_and_dark(page: Any) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.locator("#theme").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+    page.locator("#photographs input").first.wait_for(state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator("#tab-use").click()
+    page.locator("#example").click()
+    page.locator("#result:not(.working)").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
