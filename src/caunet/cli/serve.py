@@ -36,7 +36,7 @@ class Serve:
         """Listen until interrupted."""
         self._check()
         create_app, uvicorn = _import()
-        app = create_app(weights=self.weights, seconds=self.time_limit)
+        app = create_app(weights=self.weights, seconds=self.time_limit, warm=True)
         listening = _listen(self.host, self.port)
         url = _url(self.host, listening.getsockname()[1])
         print(f"caunet is at {url}", flush=True)

@@ -4,6 +4,7 @@ Nothing is stored: bodies, pictures and answers live in memory while a request i
 or an address for the server to read.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -18,10 +19,12 @@ from starlette.types import ASGIApp
 
 import caunet
 from caunet import tasks
+from caunet.errors import CaunetError
+from caunet.estimation.estimator import Estimator
 from caunet.estimation.result import MODELS
 from caunet.web import asking, documentation, schemas
 from caunet.web.jobs import BusyError, Computations, TooLongError
-from caunet.web.limits import MAX_BODY, BodyLimit, StrictHeaders
+from caunet.web.limits import MAX_BODY, BodyLimit, OwnPagesOnly, StrictHeaders
 from caunet.web.networks import NETWORKS, TASKS, Networks
 from caunet.web.patches import PHOTOGRAPHS, photograph, photograph_png
 from caunet.web.registration import relate
@@ -39,7 +42,8 @@ class _App(FastAPI):
     max_body: int = MAX_BODY
 
     def build_middleware_stack(self) -> ASGIApp:
-        return StrictHeaders(BodyLimit(super().build_middleware_stack(), limit=self.max_body))
+        limited = BodyLimit(super().build_middleware_stack(), limit=self.max_body)
+        return StrictHeaders(OwnPagesOnly(limited))
 
 
 def create_app(
@@ -49,6 +53,7 @@ def create_app(
     queue: int | None = None,
     seconds: float = 30.0,
     max_body: int = MAX_BODY,
+    warm: bool = False,
 ) -> FastAPI:
     """The page and its API as an ASGI application.
 
@@ -58,12 +63,16 @@ def create_app(
         queue: requests that may wait for a place; twice the workers if not given.
         seconds: the time limit of a computation.
         max_body: largest body of a request in bytes.
+        warm: load all networks and photographs at the start, so that the first request is as fast as any.
     """
-    computations = Computations(workers, queue, seconds)
+    computations, networks = Computations(workers, queue, seconds), Networks(weights)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(computations.run(_warm, networks)) if warm else None
         yield
+        if warming is not None:
+            warming.cancel()
         computations.close()
 
     app = _App(
@@ -75,12 +84,22 @@ def create_app(
         redoc_url=None,
     )
     app.max_body = max_body
-    app.state.computations, app.state.networks = computations, Networks(weights)
+    app.state.computations = computations
     _add_errors(app)
-    _add_api(app, app.state.networks)
-    _add_computing(app, app.state.networks, computations)
+    _add_api(app, networks)
+    _add_computing(app, networks, computations)
     _add_page(app)
     return app
+
+
+def _warm(networks: Networks) -> None:
+    """Everything that is loaded once; what cannot be loaded is told to whoever asks for it."""
+    with contextlib.suppress(CaunetError, ValueError):
+        for name in PHOTOGRAPHS:
+            photograph(name)
+        for task in TASKS:
+            networks.all_of(task)
+        Estimator()
 
 
 def _add_page(app: FastAPI) -> None:

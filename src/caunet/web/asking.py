@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from torch import Tensor
 
@@ -24,6 +25,8 @@ transform it by; or two patches of 11 x 11 grey levels 0..1.
 Places are told in pixels of the photograph as shown, that is with its longer side reduced to 512 pixels where it is
 longer. The patch is taken from the photograph made zoom times smaller, 11 x 11 of its pixels about that place."""
 
+MAX_JSON = 64 * 1024
+"""Bytes; two patches with all their digits are 6 KB. Read by the thread that serves everyone, so it is kept short."""
 _NUMBERS = re.compile(r"[\s,;\[\]]+")
 _FIELDS = ("task", "z", "x", "y", "zoom")
 
@@ -40,7 +43,10 @@ async def read(request: Request) -> Question:
     """JSON, or a form with a picture."""
     kind = request.headers.get("content-type", "").lower()
     if not kind.startswith("multipart/"):
-        return Question(InferRequest.model_validate_json(await request.body()))
+        body = await request.body()
+        if len(body) > MAX_JSON:
+            raise HTTPException(413, f"The JSON is larger than {MAX_JSON // 1024} KB; two patches need less.")
+        return Question(InferRequest.model_validate_json(body))
     form = await read_form(request, files=("picture",), fields=_FIELDS)
     fields: dict[str, Any] = {name: form[name] for name in _FIELDS if name in form}
     if "z" in fields:

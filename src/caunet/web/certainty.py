@@ -6,11 +6,13 @@ The confidence of a patch pair is a product of two numbers within 0..1:
 range. A change of z moves each pixel, and changes its grey level by the gradient there: J (pixels, dim). Against
 noise of a few grey levels the patch tells z up to a covariance of (J'J / noise^2 + prior)^-1; certainty is one minus
 the spread of the corners under that, divided by their spread before. Where nothing is to be seen J is 0, and so is
-the certainty.
+the certainty; and where there is no more to be seen than noise, what noise would add to J'J is taken off.
 
 *explained*: the share of the second patch's variance that is the first patch, moved by the z that was inferred, where
 the two overlap. It is near 0 for a wrong answer, and for patches that have nothing to do with each other.
 """
+
+import functools
 
 import torch
 from torch import Tensor
@@ -41,15 +43,19 @@ def certainty(first: Tensor, task: Task) -> float:
     """
     patch = first.shape[-1]
     image = first.double()
-    along_y, along_x = torch.gradient(image)
-    points = _grid(patch)
-    velocity = _velocity(task, points)  # (P * P, 2, dim)
-    J = along_x.reshape(-1, 1) * velocity[:, 0] + along_y.reshape(-1, 1) * velocity[:, 1]
-    half = (torch.tensor(task.high, dtype=torch.float64) - torch.tensor(task.low, dtype=torch.float64)) / 2
-    J = J * half  # in units of half the range, where the prior is the same for all: variance 1/3
+    along_x = (image[1:-1, 2:] - image[1:-1, :-2]) / 2
+    along_y = (image[2:, 1:-1] - image[:-2, 1:-1]) / 2
+    gradient = torch.stack([along_x, along_y], -1).reshape(-1, 2, 1)
+    high, low = (torch.tensor(ends, dtype=torch.float64) for ends in (task.high, task.low))
+    # In units of half the range, where the prior is the same for all parameters: variance 1/3.
+    velocity = (_velocity(task, patch) * ((high - low) / 2)).reshape(patch, patch, 2, task.dim)
+    inner = velocity[1:-1, 1:-1].reshape(-1, 2, task.dim)
+    J, V = (gradient * inner).sum(1), inner.reshape(-1, task.dim)
+    # What noise alone would seem to tell is taken off: central differences of it have a quarter of NOISE^2.
+    told, ways = torch.linalg.eigh((J.T @ J) / NOISE**2 - V.T @ V / 4)
     prior = 3 * torch.eye(task.dim, dtype=torch.float64)
-    covariance = torch.linalg.inv(J.T @ J / NOISE**2 + prior)
-    C = (_velocity(task, patch_corners(patch)) * half).reshape(-1, task.dim)
+    covariance = torch.linalg.inv(ways @ torch.diag(told.clamp(min=0)) @ ways.T + prior)
+    C = velocity[:: patch - 1, :: patch - 1].reshape(-1, task.dim)
     before = (C @ C.T).trace() / 3
     after = (C @ covariance @ C.T).trace()
     return float((1 - (after / before).sqrt()).clamp(0, 1))
@@ -79,8 +85,10 @@ def _grid(patch: int) -> Tensor:
     return torch.stack([x, y], -1).reshape(-1, 2)
 
 
-def _velocity(task: Task, points: Tensor, step: float = 1e-5) -> Tensor:
-    """How points (N, 2) move with z, at the identity: (N, 2, dim), by central differences."""
+@functools.lru_cache(maxsize=16)
+def _velocity(task: Task, patch: int) -> Tensor:
+    """How the pixels (N, 2) move with z, at the identity: (N, 2, dim), by central differences."""
+    points, step = _grid(patch), 1e-5
     rest = task.parameters(torch.eye(3, dtype=torch.float64))
     steps = step * torch.eye(task.dim, dtype=torch.float64)
     ahead, behind = (geometry.apply(task.homography(rest + s), points[None]) for s in (steps, -steps))

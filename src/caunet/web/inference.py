@@ -1,7 +1,7 @@
 """What the networks make of a pair of patches, as the page shows it."""
 
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,8 +10,11 @@ from caunet import geometry, tasks
 from caunet.metrics import corner_error
 from caunet.web.certainty import certainty, explained, patch_corners
 from caunet.web.networks import Network, Networks
+from caunet.web.patches import PATCH
 
 __all__ = ["infer"]
+
+T = TypeVar("T", float, list[list[float]])
 
 
 def infer(
@@ -31,14 +34,14 @@ def infer(
     with torch.inference_mode():
         answers = {name: _ask(network, first, second) for name, network in known.items()}
         inside = _inside(known["can"], first, second) if "can" in known else {"responses": [], "winner": None}
+        seen = _compare(task, answers, truth)
         confidence = _confidence(task, first, second, answers)
     return {
         "task": task.name,
         "truth": None if truth is None else truth.tolist(),
         "first": _rows(first),
         "second": _rows(second),
-        "networks": {name: _describe(task, z, truth) for name, z in answers.items()},
-        "truth_corners": None if truth is None else _corners(task, truth),
+        **seen,
         **inside,
         "confidence": confidence,
         "milliseconds": (time.perf_counter() - started) * 1000,
@@ -50,18 +53,24 @@ def _ask(network: Network, first: Tensor, second: Tensor) -> Tensor:
     return z.flip(-1) if network.rows_first else z
 
 
-def _describe(task: tasks.Task, z: Tensor, truth: Tensor | None) -> dict[str, Any]:
-    error = None
+def _compare(task: tasks.Task, answers: dict[str, Tensor], truth: Tensor | None) -> dict[str, Any]:
+    """All answers and the truth as quadrilaterals, and how far they are apart.
+
+    Corners are those of the first patch, carried into the second: (x, y) in pixels from its first pixel's centre.
+    """
+    every = [*answers.values(), *([] if truth is None else [truth.double()])]
+    if not every:
+        return {"networks": {}, "truth_corners": None}
+    H = task.homography(torch.stack(every))
+    corners = [_finite(c.tolist()) for c in geometry.apply(H, patch_corners(PATCH)) + (PATCH - 1) / 2]
+    errors: list[float | None] = [None] * len(every)
     if truth is not None:
-        inferred, true = (task.homography(v.double())[None] for v in (z, truth))
-        error = float(corner_error(inferred, true, 11))
-    return {"z": z.tolist(), "corners": _corners(task, z), "error": _finite(error)}
-
-
-def _corners(task: tasks.Task, z: Tensor) -> list[list[float]] | None:
-    """Where the corners of the first patch lie in the second, (x, y) in pixels from its first pixel's centre."""
-    corners = geometry.apply(task.homography(z.double()), patch_corners(11)) + 5.0
-    return corners.tolist() if bool(corners.isfinite().all()) else None
+        errors = [_finite(e) for e in corner_error(H, H[-1:].expand_as(H), PATCH).tolist()]
+    told = zip(answers.items(), corners, errors, strict=False)
+    return {
+        "networks": {name: {"z": z.tolist(), "corners": c, "error": e} for (name, z), c, e in told},
+        "truth_corners": None if truth is None else corners[-1],
+    }
 
 
 def _inside(network: Network, first: Tensor, second: Tensor) -> dict[str, Any]:
@@ -70,7 +79,7 @@ def _inside(network: Network, first: Tensor, second: Tensor) -> dict[str, Any]:
     responses = model.units(first[None] - 0.5, second[None] - 0.5)[0]
     index = int(responses.argmax())
     winner = {"index": index, **_factors(model.relation, index)}
-    return {"responses": [round(float(r), 6) for r in responses], "winner": winner}
+    return {"responses": responses.double().round(decimals=6).tolist(), "winner": winner}
 
 
 def _factors(relation: Any, index: int) -> dict[str, Any]:
@@ -96,12 +105,13 @@ def _confidence(task: tasks.Task, first: Tensor, second: Tensor, answers: dict[s
 
 
 def _unit_rows(values: Tensor) -> list[list[float]]:
-    return _rows((values / values.max().clamp(min=1e-12)).reshape(11, 11))
+    return _rows((values / values.max().clamp(min=1e-12)).reshape(PATCH, PATCH))
 
 
 def _rows(values: Tensor) -> list[list[float]]:
-    return [[round(v, 4) for v in row] for row in values.double().tolist()]
+    return values.double().round(decimals=4).tolist()
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and abs(value) < 1e9 else None
+def _finite(value: T) -> T | None:
+    """Numbers that JSON has; a network may infer a transformation that sends a corner to infinity."""
+    return value if bool(torch.tensor(value).isfinite().all()) else None

@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-__all__ = ["HEADERS", "MAX_BODY", "BodyLimit", "StrictHeaders"]
+__all__ = ["HEADERS", "MAX_BODY", "BodyLimit", "OwnPagesOnly", "StrictHeaders"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -52,6 +52,26 @@ class StrictHeaders:
             await send(message)
 
         await self.app(scope, receive, strict)
+
+
+class OwnPagesOnly:
+    """Refuses (403) what a page of another site makes the browser send: a visited page is not to use this machine.
+
+    Browsers say so in ``Sec-Fetch-Site``, which pages cannot change. Programs do not send it.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        foreign = scope["type"] == "http" and _header(scope, b"sec-fetch-site") in (
+            b"cross-site",
+            b"same-site",
+        )
+        if foreign and scope["method"] not in ("GET", "HEAD"):
+            await _refuse(send, 403, "Pages of other sites cannot use this server.")
+        else:
+            await self.app(scope, receive, send)
 
 
 class BodyLimit:

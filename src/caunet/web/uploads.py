@@ -1,6 +1,7 @@
 """Pictures and fields out of a form, in memory; pictures bounded before they are decoded."""
 
 import io
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -44,9 +45,12 @@ async def read_form(request: Request, *, files: tuple[str, ...], fields: tuple[s
         reason = getattr(error, "message", None) or "it is damaged"
         raise FieldError(f"The form cannot be read: {reason.rstrip('.')}.") from error
     found: dict[str, str | bytes] = {}
-    for name, value in form.multi_items():
-        _check_field(name, value, files, fields, found)
-        found[name] = await value.read() if isinstance(value, UploadFile) else value
+    try:
+        for name, value in form.multi_items():
+            _check_field(name, value, files, fields, found)
+            found[name] = await value.read() if isinstance(value, UploadFile) else value
+    finally:
+        await form.close()
     return found
 
 
@@ -71,7 +75,9 @@ def read_upload(form: Form, name: str) -> Picture:
         with torch.inference_mode():
             return read_picture(content, name)
     except (PictureError, ValueError) as error:
-        raise FieldError(_sentence(str(error).replace("the bytes: ", "", 1))) from error
+        # The reader names what it got, "bytes"; whoever sent a file knows only the field.
+        text = re.sub(rf"^{name}: (the )?bytes: ", f"{name}: ", str(error))
+        raise FieldError(_sentence(text)) from error
 
 
 def _check_pixels(content: bytes, name: str) -> None:
@@ -81,6 +87,8 @@ def _check_pixels(content: bytes, name: str) -> None:
             warnings.simplefilter("ignore")  # Pillow warns of sizes that are refused here anyway
             with Image.open(io.BytesIO(content), formats=FORMATS) as image:
                 width, height = image.size
+    except Image.DecompressionBombError as error:
+        raise FieldError(f"{name}: too large; at most {MAX_PIXELS // 10**6} megapixels.") from error
     except Exception:
         return
     if width * height > MAX_PIXELS:
