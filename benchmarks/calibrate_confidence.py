@@ -70,7 +70,7 @@ def pairs(group: Any, plan: dict[str, Any]) -> Iterator[tuple[str, Pair]]:
                     yield f"{condition} {motion}", draw_pair(group, condition, motion, index, seed=SEED)
     for index in range(plan["small"]):
         condition = CONDITIONS[index % len(CONDITIONS)]
-        yield "64 pixels", draw_pair(group, condition, 0.1, index, seed=SEED + 2, side=64)
+        yield "small", draw_pair(group, condition, 0.1, index, seed=SEED + 2, side=(64, 32)[index % 2])
     for index in range(plan["unrelated"]):
         yield "unrelated", unrelated_pair(group, index, seed=SEED)
     for index in range(plan["blank"]):

@@ -17,6 +17,7 @@ __all__ = ["agreement", "corners_of", "distortion", "repetition", "uncertainty"]
 
 _WINDOW = 8
 _MIDDLE = 64  # side of what is searched for repetition
+_BROAD = 15
 _FLAT = 0.004**2  # variance of grey levels below which a window shows nothing: one level is 1/255 = 0.0039
 
 
@@ -92,6 +93,8 @@ def repetition(a: Tensor) -> float:
     """
     top, left = (max(n - _MIDDLE, 0) // 2 for n in a.shape)
     a = a[top : top + _MIDDLE, left : left + _MIDDLE]
+    # Without what is broad: a slow change of brightness is alike everywhere.
+    a = a - avg_pool2d(a[None], _BROAD, 1, _BROAD // 2, count_include_pad=False)[0]
     height, width = a.shape
     ones = torch.ones_like(a)
     size = [2 * height, 2 * width]

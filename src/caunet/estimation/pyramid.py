@@ -128,13 +128,13 @@ def places(H: Matrix, x: Tensor, y: Tensor, size: tuple[int, int]) -> tuple[Tens
     return grid, inside
 
 
-def read(picture: Tensor, grid: Tensor, mode: str = "bilinear") -> Tensor:
+def read(picture: Tensor, grid: Tensor) -> Tensor:
     """Values (K, h, w) of ``picture`` (H, W) at a grid (K, h, w, 2) of :func:`places`; the edge goes on beyond it."""
     count, height, width = grid.shape[:3]
     values = grid_sample(
         picture[None, None],
         grid.view(1, count * height, width, 2),
-        mode=mode,
+        mode="bilinear",
         padding_mode="border",
         align_corners=True,
     )
