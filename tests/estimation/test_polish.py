@@ -1,0 +1,99 @@
+"""The polish against known homographies."""
+
+import numpy as np
+import pytest
+import torch
+from tests.estimation.scenes import corner_error, pair, quad
+
+from caunet.estimation.evidence import uncertainty
+from caunet.estimation.polish import _exponential, generators, polish
+from caunet.estimation.pyramid import smooth
+from caunet.estimation.tiles import choose, whole
+
+SIDE = 96
+
+
+def _polished(
+    a: np.ndarray, b: np.ndarray, H: np.ndarray, model: str = "projective", steps: int = 12
+) -> np.ndarray:
+    first, second = (smooth(torch.from_numpy(t).float()) for t in (a, b))
+    return polish(whole(first), second, H, model, a.shape, steps, 0.001).H
+
+
+def test_finds_a_homography_to_a_hundredth_of_a_pixel() -> None:
+    H = quad(SIDE, 6, seed=2)
+    a, b = pair(H, SIDE)
+    start = H @ quad(SIDE, 1.5, seed=3)
+    assert corner_error(start, H, (SIDE, SIDE)) > 0.5
+    assert corner_error(_polished(a, b, start), H, (SIDE, SIDE)) < 0.03
+
+
+def test_gain_bias_and_blur_do_not_matter() -> None:
+    H = quad(SIDE, 6, seed=2)
+    a, b = pair(H, SIDE)
+    dim = smooth(torch.from_numpy(0.5 * b + 0.1)).numpy()
+    assert corner_error(_polished(a, dim, H @ quad(SIDE, 1.5, seed=3)), H, (SIDE, SIDE)) < 0.05
+
+
+def test_something_in_front_does_not_matter() -> None:
+    H = quad(SIDE, 6, seed=2)
+    a, b = pair(H, SIDE)
+    b = b.copy()
+    b[20:62, 30:72] = pair(H, SIDE, seed=9)[1][20:62, 30:72]
+    assert corner_error(_polished(a, b, H @ quad(SIDE, 1.0, seed=3)), H, (SIDE, SIDE)) < 0.05
+
+
+@pytest.mark.parametrize("model", ["translation", "euclidean", "similarity", "affine"])
+def test_stays_in_the_group_and_finds_its_member(model: str) -> None:
+    angle, scale = (0.05, 1.06) if model in ("similarity", "affine") else (0.05, 1.0)
+    if model == "translation":
+        angle = 0.0
+    H = np.array(
+        [
+            [scale * np.cos(angle), -scale * np.sin(angle), 3.2],
+            [scale * np.sin(angle), scale * np.cos(angle), -2.6],
+            [0, 0, 1.0],
+        ]
+    )
+    if model == "affine":
+        H[0, 1] += 0.05
+    a, b = pair(H, SIDE)
+    start = H.copy()
+    start[:2, 2] += [0.8, -0.6]
+    found = _polished(a, b, start, model)
+    assert corner_error(found, H, (SIDE, SIDE)) < 0.015
+    np.testing.assert_allclose(found[2], [0, 0, 1], atol=1e-12)
+    if model != "affine":
+        np.testing.assert_allclose(
+            found[:2, :2] @ found[:2, :2].T, np.linalg.det(found[:2, :2]) * np.eye(2), atol=1e-9
+        )
+
+
+def test_tiles_find_what_the_whole_finds() -> None:
+    H = quad(400, 6, seed=2)
+    a, b = (torch.from_numpy(t).float() for t in pair(H, 400))
+    start = H @ quad(400, 1.0, seed=3)
+    tiles = choose(a, (400, 400), start)
+    assert tiles.values.numel() < 0.5 * a.numel()
+    found = polish(tiles, smooth(b), start, "projective", (400, 400), 12, 0.001)
+    assert corner_error(found.H, H, (400, 400)) < 0.05
+
+
+def test_exponential_is_the_matrix_exponential() -> None:
+    A = np.random.default_rng(0).normal(0, 0.7, (3, 3))
+    expected = torch.matrix_exp(torch.from_numpy(A)).numpy()
+    np.testing.assert_allclose(_exponential(A), expected, rtol=1e-9)
+
+
+def test_stated_uncertainty_is_that_of_repeated_noise() -> None:
+    rng = np.random.default_rng(5)
+    H = quad(SIDE, 3, seed=2)
+    a, b = pair(H, SIDE)
+    errors, stated = [], []
+    for _ in range(8):
+        noisy = [smooth(torch.from_numpy(t + rng.normal(0, 0.03, t.shape)).float()) for t in (a, b)]
+        found = polish(whole(noisy[0]), noisy[1], H, "projective", (SIDE, SIDE), 8, 0.001)
+        errors.append(corner_error(found.H, H, (SIDE, SIDE)))
+        stated.append(uncertainty(found.information, generators("projective"), (SIDE, SIDE)))
+    # Smoothed noise is correlated between pixels, which the formula does not know: it is somewhat too sure.
+    assert 0.5 < np.mean(errors) / np.mean(stated) < 6
