@@ -5,6 +5,7 @@ stay small.
 """
 
 import io
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -46,6 +47,7 @@ SHOTS = (
     Shot("use", "narrow", width=360, height=880, narrow=True),
 )
 _OWN = 64
+_COLOURS = """[...document.querySelectorAll("#legend .mark")].map(n => getComputedStyle(n).backgroundColor)"""
 _PATIENCE = 60_000  # milliseconds: the first answer waits for the networks to be loaded
 
 
@@ -63,7 +65,7 @@ def take(browser: "Browser", address: str, shot: Shot) -> bytes:
         (_see if shot.tab == "see" else _use)(page, shot)
         page.wait_for_load_state("networkidle")
         page.wait_for_timeout(300)  # until what was decoded is painted
-        return _small(page.screenshot(full_page=not shot.narrow))
+        return _small(page.screenshot(full_page=not shot.narrow), page.evaluate(_COLOURS))
     finally:
         page.close()
 
@@ -84,12 +86,15 @@ def _use(page: "Page", shot: Shot) -> None:
         page.evaluate("document.activeElement.blur()")
 
 
-def _small(png: bytes) -> bytes:
-    """The same picture in 256 colours: the page's own, the most frequent ones, exactly; the photographs' nearly."""
+def _small(png: bytes, exact: list[str]) -> bytes:
+    """The same picture in 256 colours: the exact ones, "rgb(r, g, b)", the most frequent ones, and what is near."""
     with Image.open(io.BytesIO(png)) as opened_png:
         image = opened_png.convert("RGB")
-    colours, counts = np.unique(np.asarray(image).reshape(-1, 3), axis=0, return_counts=True)
-    own = colours[np.argsort(-counts)[:_OWN]].flatten().tolist()
+    packed = np.asarray(image).reshape(-1, 3) @ (1 << 16, 1 << 8, 1)
+    colours, counts = np.unique(packed, return_counts=True)
+    frequent = colours[np.argsort(-counts)[: _OWN - len(exact)]].tolist()
+    own = [int(level) for colour in exact for level in re.findall(r"\d+", colour)[:3]]
+    own += [colour >> shift & 255 for colour in frequent for shift in (16, 8, 0)]
     reference = Image.new("P", (1, 1))
     reference.putpalette(own + (image.quantize(256 - _OWN, kmeans=1).getpalette() or []))
     file = io.BytesIO()

@@ -117,7 +117,7 @@ export class Cells {
   #lay(count) {
     const { node, columns, cell, gap } = this;
     node.replaceChildren();
-    const margin = 4 * gap; // the ring is wider than a cell
+    const margin = 6 * gap; // the ring is wider than a cell
     const [width, height] = [columns * cell, Math.ceil(count / columns) * cell].map((side) => side + 2 * margin);
     node.setAttribute("viewBox", `${-margin} ${-margin} ${width} ${height}`);
     this.cells = Array.from({ length: count }, (_, n) => {
