@@ -71,12 +71,11 @@ class Estimator:
         second = read_picture(b, "b", device=self.device)
         with torch.inference_mode(), _threads(self.threads):
             found = register(first.gray, second.gray, self.network, self.model)
-            field, inliers = _field(found)
-            sure = confidence(found.evidence)
+        field, inliers = _field(found)
         return Estimate(
             matrix=torch.from_numpy(found.H),
             model=self.model,
-            confidence=sure,
+            confidence=confidence(found.evidence),
             size_a=first.size,
             size_b=second.size,
             inliers=inliers,
@@ -121,7 +120,7 @@ def _field(found: Registration) -> tuple[Field, Tensor]:
     into = level_matrix(found.level)
     points = apply(into, found.motions.points.double().cpu().numpy())
     target = apply(into, found.targets)
-    weight = found.motions.weight.cpu()
+    weight = torch.tensor(found.motions.weight.tolist())  # no tensor of the inference mode leaves this place
     error = np.hypot(*(apply(found.H, points) - target).T)
     agree = torch.from_numpy(error < _AGREES * 2**found.level) & (weight > 0)
     usable = torch.from_numpy((np.abs(target) < 1e6).all(1))
