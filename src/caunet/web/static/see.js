@@ -60,7 +60,8 @@ export class See {
     if (!file) return;
     try {
       const own = await shrink(file);
-      Object.assign(this, { picture: own.blob, photograph: null });
+      URL.revokeObjectURL(this.address);
+      Object.assign(this, { picture: own.blob, photograph: null, address: own.url });
       for (const radio of document.getElementsByName("photograph")) radio.checked = false;
       this.stage.show(own);
       this.stage.place(own.width / 2, own.height / 2);
@@ -76,7 +77,8 @@ export class See {
     for (const task of this.models.tasks) {
       const radio = html("input", { type: "radio", name: "task", value: task.name, disabled: !shipped(task.name).length });
       radio.addEventListener("change", () => this.#choose(task));
-      $("tasks").append(html("label", {}, radio, html("span", {}, task.name)));
+      const title = shipped(task.name).length ? "" : "No network for this task came with this installation";
+      $("tasks").append(html("label", { title }, radio, html("span", {}, task.name)));
     }
     const first = ready.find((task) => task.name === "rotation") ?? ready[0];
     if (!first) return this.#say("No trained networks came with this installation, so there is nothing to show here; Use may still work.");

@@ -5,7 +5,7 @@ import { apply, corners, invert } from "./geometry.js";
 const HINTS = {
   slide: "Move the slider: the first picture on its left, the second on its right.",
   mix: "Half of each: sharp where they fit, doubled where they do not.",
-  difference: "Black where they agree, bright where they do not.",
+  difference: "Black where they agree, bright where they do not; around the second picture, the first shows.",
 };
 
 export class Viewer {
