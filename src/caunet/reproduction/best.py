@@ -29,7 +29,7 @@ def best_markdown(results: Sequence[Result]) -> str:
     if not chosen:
         return ""
     parts = [
-        f"{caption(chosen)} at most. Parameter error; mean ± standard deviation where there are several seeds."
+        f"{caption(chosen)}. Parameter error; mean ± standard deviation where there are several seeds."
     ]
     parts += [f"*{title}*\n\n{_table(chosen, labels)}" for title, labels in CLASSES.items()]
     higher = _higher_rank(chosen)
