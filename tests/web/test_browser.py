@@ -18,6 +18,7 @@ cv2 = pytest.importorskip("cv2")
 sync_api = pytest.importorskip("playwright.sync_api")
 
 from caunet.web import browser as real  # noqa: E402
+from caunet.web import screenshots  # noqa: E402
 from caunet.web.patches import photograph  # noqa: E402
 
 expect = sync_api.expect
@@ -266,3 +267,10 @@ def test_narrow_and_dark(page: Any) -> None:
     page.locator("#example").click()
     page.locator("#result:not(.working)").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_command_for_screenshots(browser: Any, address: str) -> None:
+    shot = screenshots.Shot("use", "narrow", width=360, height=600, narrow=True)
+    with Image.open(io.BytesIO(screenshots.take(browser, address, shot))) as picture:
+        assert picture.size == (720, 1200)
+        assert len(set(picture.convert("L").tobytes())) > 50  # there is a photograph in it

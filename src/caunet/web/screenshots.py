@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
     weights = Path(arguments[1]) if len(arguments) > 1 else None
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with served(weights) as address, opened() as browser:
+        with opened() as browser, served(weights) as address:
             for shot in SHOTS:
                 png = take(browser, address, shot)
                 with atomic_write(folder / shot.file) as path:
