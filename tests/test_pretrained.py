@@ -260,12 +260,13 @@ def test_shipped_networks_are_as_good_as_their_cards(name):
     for field in ("command", "commit", "data", "protocol", "config"):
         assert known[field]
     testing, same = some_pairs(TrainConfig.from_json(known["config"]))
-    found = evaluate(model, testing, progress=False)["parameter_error"]
-    if same:
-        assert found == pytest.approx(packed, rel=0.5)
+    measured = evaluate(model, testing, progress=False)
+    if same:  # the median, for a few bad pairs make the mean of 2000 uncertain
+        promised = known["metrics"][known["precision"]]["corner_error_median"]
+        assert measured["corner_error"]["median"] == pytest.approx(promised, rel=0.1)
     middle = (torch.tensor(testing.task.low) + torch.tensor(testing.task.high)) / 2
     guess = evaluate(lambda x, y: middle.expand(len(x), -1), testing, progress=False)["parameter_error"]
-    assert found < 0.6 * guess
+    assert measured["parameter_error"] < 0.8 * guess
 
 
 def some_pairs(config):
@@ -276,7 +277,11 @@ def some_pairs(config):
         images, same = load_images("photos", split="test"), False
     photometric = Photometric.from_json(config.photometric) if config.photometric else None
     pairs = PairSource(
-        images.pixels[:200], config.task, config.protocol, patch=config.patch, photometric=photometric
+        images.pixels[:: len(images) // 200][:200],
+        config.task,
+        config.protocol,
+        patch=config.patch,
+        photometric=photometric,
     )
     return pairs, same
 
