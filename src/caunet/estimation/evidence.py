@@ -25,7 +25,8 @@ def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
     """How well windows of a (H, W) look like b's under H, each up to a gain and a bias.
 
     ``score``: mean correlation of the windows, weighted by their contrast (its logarithm, so that no strong edge
-    decides alone). ``windows``: how many there are to look at, as a share of all. ``overlap``: share of a inside b.
+    decides alone). ``alike``: share of those above 0.7. ``windows``: how many there are to look at, as a share of all.
+    ``overlap``: share of a inside b. ``rank``: what answers are compared by.
     """
     height, width = a.shape
     line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
@@ -44,6 +45,10 @@ def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
         "windows": float(((weight > 0.7) & (part > 0.9)).to(a.dtype).mean()),
         "alike": float((weight * (likeness > 0.7)).sum() / total.clamp_min(1e-6)),
         "overlap": float(share.mean()),
+        # For choosing among answers. Squares, because with something in front of it a right answer is very alike in
+        # some windows and not at all in others, a wrong one a little everywhere; and little in common proves little.
+        "rank": float((weight * likeness.clamp_min(0).square()).sum() / total.clamp_min(1e-6))
+        * min(1.0, 2 * float(share.mean())) ** 0.5,
     }
 
 

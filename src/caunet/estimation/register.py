@@ -33,7 +33,7 @@ _STEPS = (
     (8, 0.1),
     (5, 0.03),
 )  # of the polish: at most, and until they move corners by fewer pixels
-_GOOD = 0.6  # agreement above which a beginning is not doubted
+_GOOD = 0.5  # rank above which an answer is not doubted
 _VIOLENT = 2.7  # distortion (see there) beyond which nobody would take two pictures
 _BLANK = 0.002  # contrast of grey levels below which there is nothing to see: half a level of 255
 _TRIES = 4  # other beginnings
@@ -59,7 +59,7 @@ class _Draft(NamedTuple):
     motions: Motions
     targets: Matrix
     polished: Polished
-    score: float
+    rank: float
 
 
 def register(a: Tensor, b: Tensor, network: RelationNetwork, model: str = "projective") -> Registration:
@@ -93,8 +93,8 @@ class _Pair:
 
     def register(self) -> Registration:
         draft = self._draft(self._centred(), self.model)
-        if draft.score < _GOOD:
-            draft = max([draft, *self._others()], key=lambda d: d.score)
+        if draft.rank < _GOOD:
+            draft = max([draft, *self._others()], key=lambda d: d.rank)
         H, polished, last = draft.H, draft.polished, self.next
         for level in self._finer():
             H = between_levels(H, last, level)
@@ -130,11 +130,11 @@ class _Pair:
         for first in ("similarity", "translation"):
             if FREEDOM[first] < FREEDOM[self.model]:
                 drafts.append(self._draft(self._centred(), first))
-                if drafts[-1].score >= _GOOD:
+                if drafts[-1].rank >= _GOOD:
                     return drafts
         for H in search.beginnings(self.a[self.top], self.b[self.top], self.model, _TRIES):
             drafts.append(self._draft(H, "similarity" if FREEDOM[self.model] > 4 else self.model))
-            if drafts[-1].score >= _GOOD:
+            if drafts[-1].rank >= _GOOD:
                 break
         return drafts
 
@@ -153,10 +153,10 @@ class _Pair:
             for _ in range(_LOOKS[1]):
                 H, motions, targets = self._look(H, self.next, self.model)
         polished = self._polish(H, self.next, 0)
-        score = agreement(self.a[self.next], self.b[self.next], polished.H)["score"]
+        rank = agreement(self.a[self.next], self.b[self.next], polished.H)["rank"]
         if distortion(polished.H, _size(self.a[self.next])) > _VIOLENT:
-            score -= 2.0
-        return _Draft(polished.H, motions, targets, polished, score)
+            rank -= 2.0
+        return _Draft(polished.H, motions, targets, polished, rank)
 
     def _shifted(self, before: Matrix, after: Matrix) -> float:
         corners = corners_of(_size(self.a[self.top]))
