@@ -1,7 +1,7 @@
 """The command ``caunet``: subcommands, one file each, and one way to fail.
 
 Exit codes: 0 done; 1 done, but not all of it; 2 wrong arguments, files or data (one line on stderr says what to do);
-130 interrupted. ``CAUNET_TRACEBACK=1`` shows the traceback behind a message.
+130 interrupted, 141 the reader of a pipe went away. ``CAUNET_TRACEBACK=1`` shows the traceback behind a message.
 """
 
 import os
@@ -26,6 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _echo(error):
             print(f"caunet: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # `caunet ... | head`: the reader has what it wanted
+        # Python flushes stdout once more when it ends; there must be somewhere to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except OSError as error:  # a directory that cannot be written, a full disk
         if os.environ.get("CAUNET_TRACEBACK"):
             raise
