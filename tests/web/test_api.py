@@ -15,9 +15,12 @@ from PIL import Image
 import caunet
 from caunet import geometry, tasks
 from caunet.cli import main
+from caunet.metrics import corner_error
 from caunet.models import load_weights
 from caunet.web import create_app
-from caunet.web.networks import TASKS
+from caunet.web.certainty import certainty, explained
+from caunet.web.inference import infer
+from caunet.web.networks import TASKS, Networks
 from caunet.web.patches import cut_pair, gray_photograph
 from tests.web.conftest import serving
 from tests.web.pictures import ASTRONAUT, bomb, carried, png, related
@@ -156,9 +159,6 @@ def test_translations_of_the_release_are_turned_around(untrained, tmp_path):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_trained_networks_move_towards_the_truth(task, trained):
-    from caunet.web.inference import infer
-    from caunet.web.networks import Networks
-
     networks, family = Networks(trained), tasks.get(task)
     there = networks.available(task)
     if not there:
@@ -174,8 +174,6 @@ def test_trained_networks_move_towards_the_truth(task, trained):
         for name in there:
             errors[name].append(answer["networks"][name]["error"])
         sure.append(answer["confidence"])
-        from caunet.metrics import corner_error
-
         still, moved = family.homography(rest)[None], family.homography(z)[None]
         identity.append(float(corner_error(still, moved, 11)))
     for name in there:
@@ -186,9 +184,7 @@ def test_trained_networks_move_towards_the_truth(task, trained):
         assert np.mean(np.array(errors["can"])[order[half:]]) < np.mean(np.array(errors["can"])[order[:half]])
 
 
-def test_confidence_falls_where_there_is_nothing_to_see(trained):
-    from caunet.web.certainty import certainty, explained
-
+def test_confidence_falls_where_there_is_nothing_to_see():
     rotation = tasks.get("rotation")
     textured = torch.from_numpy(gray_photograph("astronaut")[100:144:4, 210:254:4].copy()) / 255
     noise = torch.rand(11, 11, generator=torch.Generator().manual_seed(0)) / 255
@@ -257,6 +253,7 @@ BAD_QUESTIONS = [
     ({"z": [50]}, "z: angle must be within -45 and 45, not 50"),
     ({"z": [1, 2]}, r"z must have 1 numbers for rotation \(angle\), not 2"),
     ({"z": None}, "z is missing"),
+    ({"z": [True]}, r"z\[0\]: input should be a valid number"),
     ({"z": ["x"]}, r"z\[0\]: input should be a valid number"),
     ({"photograph": "../../etc/passwd"}, "photograph must be one of astronaut, camera"),
     ({"photograph": None}, "photograph is missing"),

@@ -2,10 +2,13 @@
 
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
 from schemathesis import checks
 from schemathesis.specs.openapi import checks as openapi
+from schemathesis.transport.serialization import Binary
 
 from caunet.web import create_app
+from tests.web.pictures import ASTRONAUT, png
 
 CHECKS = [
     checks.not_a_server_error,
@@ -17,12 +20,16 @@ CHECKS = [
 ]
 
 
+# Files are mostly pictures: bytes of any kind would all be refused in the same way.
+FILES = [png(ASTRONAUT[:40, :40]), png(ASTRONAUT[5:40, 10:60]), png(ASTRONAUT[:20, :20], "JPEG"), b"", b"no"]
+schemathesis.openapi.format("binary", st.sampled_from(FILES).map(Binary))
+
 schema = schemathesis.openapi.from_dict(create_app().openapi())
 
 
 @schema.parametrize()
 @settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     database=None,
@@ -30,4 +37,4 @@ schema = schemathesis.openapi.from_dict(create_app().openapi())
     suppress_health_check=list(HealthCheck),
 )
 def test_it_keeps_to_its_document(case, server):
-    case.call_and_validate(base_url=server, checks=CHECKS)
+    case.call_and_validate(base_url=server, checks=CHECKS, timeout=120)

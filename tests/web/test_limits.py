@@ -9,11 +9,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 
 import caunet.web
+from caunet.cli import main
 from caunet.web import create_app
 from caunet.web.jobs import BusyError, Computations, TooLongError
-from caunet.web.limits import HEADERS
+from caunet.web.limits import HEADERS, BodyLimit
 from tests.web.conftest import serving
 from tests.web.pictures import ASTRONAUT, png
 
@@ -70,8 +72,6 @@ def test_who_asks_before_sending_is_told_at_once(strict):
 
 def test_a_lying_length_does_not_pass():
     # Middleware by itself: what servers normally check is not relied on.
-    from caunet.web.limits import BodyLimit
-
     reached, sent = [], []
 
     async def app(scope, receive, send):
@@ -95,8 +95,6 @@ def test_a_lying_length_does_not_pass():
 
 @pytest.mark.parametrize(("crowd", "seconds", "status"), [(0, 5.0, 503), (1, 0.05, 408)])
 def test_too_many_and_too_slow_bodies_are_refused(crowd, seconds, status):
-    from caunet.web.limits import BodyLimit
-
     sent = []
 
     async def never():
@@ -246,10 +244,6 @@ def test_docs_need_no_script_and_tell_every_operation(strict):
 
 
 def test_serve_listens_on_loopback_and_says_where(monkeypatch, capsys):
-    import uvicorn
-
-    from caunet.cli import main
-
     seen = {}
 
     def run(self, sockets):
@@ -273,8 +267,6 @@ def test_serve_listens_on_loopback_and_says_where(monkeypatch, capsys):
 
 
 def test_serve_tells_what_is_wrong(capsys, tmp_path):
-    from caunet.cli import main
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
     assert "try another --port" in capsys.readouterr().err
@@ -287,8 +279,6 @@ def test_serve_tells_what_is_wrong(capsys, tmp_path):
 
 
 def test_the_command_line_sees_why_large_files_are_refused(strict, tmp_path, capsys):
-    from caunet.cli import main
-
     big = tmp_path / "big.png"
     big.write_bytes(bytes(11 * MB))
     assert main(["estimate", str(big), str(big), "--server", str(strict.base_url)]) == 2

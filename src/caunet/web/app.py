@@ -8,8 +8,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import fastapi
+import torch
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
@@ -23,10 +25,11 @@ from caunet.errors import CaunetError
 from caunet.estimation.estimator import Estimator
 from caunet.estimation.result import MODELS
 from caunet.web import asking, documentation, schemas
+from caunet.web.inference import infer
 from caunet.web.jobs import BusyError, Computations, TooLongError
 from caunet.web.limits import MAX_BODY, BodyLimit, OwnPagesOnly, StrictHeaders
 from caunet.web.networks import NETWORKS, TASKS, Networks
-from caunet.web.patches import PHOTOGRAPHS, photograph, photograph_png
+from caunet.web.patches import PATCH, PHOTOGRAPHS, gray_photograph, photograph, photograph_png
 from caunet.web.registration import relate
 from caunet.web.uploads import FieldError, read_form
 
@@ -60,7 +63,7 @@ def create_app(
     Args:
         weights: a folder of ``MODEL-TASK.safetensors``; the networks that come with the package if not given.
         workers: computations at once; as many as cores if not given.
-        queue: requests that may wait for a place; twice the workers if not given.
+        queue: requests that may wait for a place; four times the workers if not given.
         seconds: the time limit of a computation.
         max_body: largest body of a request in bytes.
         warm: load all networks and photographs at the start, so that the first request is as fast as any.
@@ -93,13 +96,15 @@ def create_app(
 
 
 def _warm(networks: Networks) -> None:
-    """Everything that is loaded once; what cannot be loaded is told to whoever asks for it."""
+    """Everything that is loaded once, and used once; what cannot be loaded is told to whoever asks for it."""
     with contextlib.suppress(CaunetError, ValueError):
         for name in PHOTOGRAPHS:
             photograph(name)
+        patch = torch.from_numpy(gray_photograph("astronaut")[:PATCH, :PATCH].copy()) / 255
         for task in TASKS:
-            networks.all_of(task)
-        Estimator()
+            infer(networks, tasks.get(task), patch, patch)
+        picture = photograph("astronaut")[:128, :128]
+        Estimator()(picture, picture)  # the first computation of a process is far slower than the others
 
 
 def _add_page(app: FastAPI) -> None:
@@ -133,7 +138,7 @@ def _add_api(app: FastAPI, networks: Networks) -> None:
             422: {"model": schemas.Problem, "description": "Never."},
         },
     )
-    def picture(name: str) -> Response:
+    def picture(name: Annotated[str, fastapi.Path(examples=list(PHOTOGRAPHS)[:2])]) -> Response:
         if name not in PHOTOGRAPHS:
             raise HTTPException(
                 404, f"There is no photograph of that name; there are {', '.join(PHOTOGRAPHS)}."
@@ -148,9 +153,9 @@ def _add_computing(app: FastAPI, networks: Networks, computations: Computations)
         responses=schemas.ERRORS,
         summary="What the networks infer from two patches",
         description=asking.ABOUT,
-        openapi_extra=schemas.infer_body(),
+        openapi_extra=schemas.infer_body([tasks.get(name) for name in TASKS], list(PHOTOGRAPHS)),
     )
-    async def infer(request: Request) -> Response:
+    async def infer_endpoint(request: Request) -> Response:
         question = await asking.read(request)
         return JSONResponse(await computations.run(asking.answer, question, networks))
 

@@ -46,7 +46,7 @@ async def read(request: Request) -> Question:
         body = await request.body()
         if len(body) > MAX_JSON:
             raise HTTPException(413, f"The JSON is larger than {MAX_JSON // 1024} KB; two patches need less.")
-        return Question(InferRequest.model_validate_json(body))
+        return Question(InferRequest.model_validate_json(body, strict=True))
     form = await read_form(request, files=("picture",), fields=_FIELDS)
     fields: dict[str, Any] = {name: form[name] for name in _FIELDS if name in form}
     if "z" in fields:

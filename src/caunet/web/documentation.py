@@ -35,7 +35,8 @@ def _operation(method: str, path: str, what: dict[str, Any]) -> str:
     ]
     content = what.get("requestBody", {}).get("content", {})
     for kind, body in content.items():
-        parts.append(f"<h3>{html.escape(kind)}</h3>{_fields(body['schema'])}")
+        parts.append(f"<h3>{html.escape(kind)}</h3>")
+        parts.append("<p>or</p>".join(_fields(one) for one in body["schema"].get("oneOf", [body["schema"]])))
         for example in body.get("examples", {}).values():
             shown = html.escape(json.dumps(example["value"]))
             parts.append(f"<p>{html.escape(example['summary'])}:</p><pre>{shown}</pre>")

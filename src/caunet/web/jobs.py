@@ -34,7 +34,7 @@ class Computations:
 
     Args:
         workers: how many at once; as many as cores if not given.
-        queue: how many may wait; twice as many if not given.
+        queue: how many may wait; four times as many if not given.
         seconds: the time limit, waiting included.
 
     >>> places = Computations(workers=1)
@@ -45,7 +45,7 @@ class Computations:
 
     def __init__(self, workers: int | None = None, queue: int | None = None, seconds: float = 30.0) -> None:
         self.workers = cores() if workers is None else workers
-        self.queue = 2 * self.workers if queue is None else queue
+        self.queue = 4 * self.workers if queue is None else queue
         self.seconds = seconds
         self._taken = 0
         self._lock = threading.Lock()
