@@ -1,6 +1,7 @@
 """How well and how fast two pictures are registered: caunet and eight other methods on the same pairs.
 
     python -m benchmarks.registration [--pairs 100] [--rows FILE]     measure (or go on), save, draw, fill the tables
+    python -m benchmarks.registration --pairs 2 --look                measure a little, show it, save nothing
     python -m benchmarks.registration --render                        draw and fill again from what is saved
     python -m benchmarks.registration --scaling                       milliseconds against pixels, 256 to 2048 a side
 
@@ -126,6 +127,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--rows", type=Path, default=ROOT / "runs" / "registration.jsonl")
     parser.add_argument("--again", nargs="*", default=[], help="peers to forget and measure anew")
+    parser.add_argument("--look", action="store_true")
     parser.add_argument("--render", action="store_true")
     parser.add_argument("--scaling", action="store_true")
     parser.add_argument("--rounds", type=int, default=5, help="of --scaling")
@@ -136,6 +138,9 @@ def main() -> None:
     elif not options.render:
         forget(options.rows, options.again)
         results = measured(options.pairs, options.rows)
+        if options.look:
+            print(compact(results["summary"]), _behind(results["behind"]), sep="\n\n")
+            return
         with one_thread():  # so that the description of the machine says one thread
             print(save("registration", results))
     if (RESULTS / "registration.json").exists():

@@ -167,9 +167,11 @@ def _remark(name: str, cells: Mapping[str, Cell]) -> str:
 
 
 def _pixels(value: float | None) -> str:
-    """A hundredth of a pixel where that can be told, fewer digits beyond ten."""
+    """A thousandth of a pixel where that can be told, fewer digits beyond one; beyond a thousand, that."""
     if value is None:
         return "lost"
+    if value > 1000:
+        return "> 1000"
     return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
