@@ -227,6 +227,11 @@ BAD_FORMS = {
     ),
     "beyond Pillow's bombs": (parts(a=bomb(2**30, 2**30), b=SMALL), {}, "a: too large"),
     "speck": (parts(a=SMALL, b=png(ASTRONAUT[:8, :8])), {}, "b: too small: 8 x 8"),
+    "beside": (
+        parts(a=png(np.zeros((30, 3300, 3), np.uint8)), b=SMALL),
+        {},
+        "a: too small beside the other picture, which has to be reduced 3 times",
+    ),
     "SVG": (parts(a=b"<svg xmlns='x'/>", b=SMALL), {}, "a: not a picture"),
     "model": (parts(a=SMALL, b=SMALL), {"model": "magic"}, "model must be one of translation, eu"),
     "path": (parts(a=SMALL), {"b": "/etc/passwd"}, "b must be a file"),

@@ -6,7 +6,7 @@ import functools
 import io
 import math
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from PIL import Image
@@ -15,9 +15,9 @@ from torch import Tensor
 from caunet import geometry
 from caunet.estimation.describe import confidence_word
 from caunet.estimation.estimator import Estimator
-from caunet.estimation.pictures import MIN_SIDE, Picture
+from caunet.estimation.pictures import MIN_SIDE
 from caunet.estimation.result import MODELS, Estimate, Field
-from caunet.web.uploads import FieldError, Form, read_upload
+from caunet.web.uploads import FieldError, Form, read_upload, upload_size
 
 __all__ = ["LONGEST", "relate"]
 
@@ -31,11 +31,12 @@ def relate(form: Form) -> dict[str, Any]:
     model = form.get("model", "projective")
     if not isinstance(model, str) or model not in MODELS:
         raise FieldError(f"model must be one of {', '.join(MODELS)}.")
-    a, b = read_upload(form, "a"), read_upload(form, "b")
-    factor = _reduction(a, b)
+    factor = math.ceil(max(1, *upload_size(form, "a"), *upload_size(form, "b")) / LONGEST)
+    # One after the other: the large ones are never both in memory.
+    a, b = _read(form, "a", factor), _read(form, "b", factor)
     with torch.inference_mode():
-        found = _estimator(model)(_reduce(a.gray, factor), _reduce(b.gray, factor))
-        aligned = _aligned(found, _reduce(b.pixels, factor))
+        found = _estimator(model)(a.gray, b.gray)
+        aligned = _aligned(found, b.pixels)
         found = _in_original_pixels(found, factor, (a.size, b.size))
     found = dataclasses.replace(found, seconds=time.perf_counter() - started)
     return {
@@ -52,15 +53,21 @@ def _estimator(model: str) -> Estimator:
     return Estimator(model)
 
 
-def _reduction(a: Picture, b: Picture) -> int:
-    """Into how many pixels one is made, a side: the same for both, so that a shift remains a shift."""
-    factor = math.ceil(max(*a.size, *b.size) / LONGEST)
-    for name, picture in (("a", a), ("b", b)):
-        if min(picture.size) // factor < MIN_SIDE:
-            raise FieldError(
-                f"{name}: too small beside the other picture, which has to be reduced {factor} times."
-            )
-    return factor
+class _Reduced(NamedTuple):
+    gray: Tensor
+    pixels: Tensor
+    size: tuple[int, int]
+    """(height, width) before."""
+
+
+def _read(form: Form, name: str, factor: int) -> _Reduced:
+    """The picture with sides ``factor`` times shorter: the same for both, so that a shift remains a shift."""
+    picture = read_upload(form, name)
+    if min(picture.size) // factor < MIN_SIDE:
+        raise FieldError(
+            f"{name}: too small beside the other picture, which has to be reduced {factor} times."
+        )
+    return _Reduced(_reduce(picture.gray, factor), _reduce(picture.pixels, factor), picture.size)
 
 
 def _reduce(values: Tensor, factor: int) -> Tensor:

@@ -16,7 +16,7 @@ from caunet.data.pictures import FORMATS
 from caunet.estimation.pictures import Picture, PictureError, read_picture
 from caunet.web.limits import MAX_BODY
 
-__all__ = ["MAX_PIXELS", "FieldError", "Form", "read_form", "read_upload"]
+__all__ = ["MAX_PIXELS", "FieldError", "Form", "read_form", "read_upload", "upload_size"]
 
 MAX_PIXELS = 24_000_000
 """Of an uploaded picture. Fewer than the package takes: several may be computed at once, in one memory."""
@@ -65,23 +65,26 @@ def _check_field(name: str, value: Any, files: tuple[str, ...], fields: tuple[st
 
 def read_upload(form: Form, name: str) -> Picture:
     """The picture in the field ``name``."""
-    content = form.get(name)
-    if not isinstance(content, bytes):
-        raise FieldError(f"{name} is missing; it must be a picture.")
-    if not content:
-        raise FieldError(f"{name} is an empty file; it must be a picture.")
-    _check_pixels(content, name)
+    upload_size(form, name)
     try:
         with torch.inference_mode():
-            return read_picture(content, name)
+            return read_picture(form[name], name)
     except (PictureError, ValueError) as error:
         # The reader names what it got, "bytes"; whoever sent a file knows only the field.
         text = re.sub(rf"^{name}: (the )?bytes: ", f"{name}: ", str(error))
         raise FieldError(_sentence(text)) from error
 
 
-def _check_pixels(content: bytes, name: str) -> None:
-    """By its header alone. What cannot be opened is left to the reader, which says why."""
+def upload_size(form: Form, name: str) -> tuple[int, int]:
+    """(height, width) of the picture in the field ``name`` by its header alone; refuses what is too large.
+
+    What cannot be opened is (0, 0) and left to the reader, which says why.
+    """
+    content = form.get(name)
+    if not isinstance(content, bytes):
+        raise FieldError(f"{name} is missing; it must be a picture.")
+    if not content:
+        raise FieldError(f"{name} is an empty file; it must be a picture.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of sizes that are refused here anyway
@@ -90,11 +93,12 @@ def _check_pixels(content: bytes, name: str) -> None:
     except Image.DecompressionBombError as error:
         raise FieldError(f"{name}: too large; at most {MAX_PIXELS // 10**6} megapixels.") from error
     except Exception:
-        return
+        return 0, 0
     if width * height > MAX_PIXELS:
         raise FieldError(
             f"{name}: too large, {width} x {height} pixels; at most {MAX_PIXELS // 10**6} megapixels."
         )
+    return height, width
 
 
 def _sentence(text: str) -> str:
