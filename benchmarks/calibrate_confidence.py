@@ -31,7 +31,7 @@ from caunet.estimation.register import register
 from caunet.files import write_json
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
-from benchmarks.harness import environment, save
+from benchmarks.harness import save
 
 ROOT = Path(__file__).parents[1]
 COEFFICIENTS = ROOT / "src" / "caunet" / "weights" / "confidence.json"
@@ -240,7 +240,7 @@ def main() -> None:
     fitted = fit(rows["fit"])
     result = report(fitted, rows["bench"] + rows["test"])
     write_json(COEFFICIENTS, fitted)
-    save("confidence", {**result, "fitted": fitted, "environment": environment()})
+    save("confidence", {**result, "fitted": fitted})
     draw(result)
     print(json.dumps({k: v for k, v in result.items() if k != "kinds"}, indent=1))
     for name, line in result["kinds"].items():
