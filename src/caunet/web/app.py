@@ -188,7 +188,7 @@ def _models(networks: Networks) -> dict[str, Any]:
             {"name": name, "width": shape[1], "height": shape[0], "url": f"/api/photographs/{name}.png"}
             for name, shape in shapes.items()
         ],
-        "pretrained": {name: networks.available(name) for name in TASKS},
+        "pretrained": {name: list(networks.available(name)) for name in TASKS},
     }
 
 

@@ -26,7 +26,9 @@ class Network(NamedTuple):
 
 
 class Networks:
-    """Networks by name and task, loaded when they are first asked for.
+    """Networks by name and task, looked for and loaded when they are first asked for.
+
+    ``available(task)`` names those there are, ``get(name, task)`` is one of them.
 
     Args:
         folder: holds ``MODEL-TASK.safetensors``; the package's own if not given.
@@ -34,15 +36,17 @@ class Networks:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self.get = functools.cache(self._load)  # a method's cache would keep every instance alive
+        # Caches of the instance: those of a method would keep every instance alive.
+        self.get = functools.cache(self._load)
+        self.available = functools.cache(self._look)
 
-    def available(self, task: str) -> list[str]:
+    def _look(self, task: str) -> tuple[str, ...]:
         """Which of ctn, bln, can there are for ``task``."""
         if self.folder is None:
             names = set(pretrained_names())
         else:
             names = {path.stem for path in self.folder.glob("*.safetensors")}
-        return [name for name in NETWORKS if f"{name}-{task}" in names]
+        return tuple(name for name in NETWORKS if f"{name}-{task}" in names)
 
     def all_of(self, task: str) -> dict[str, Network]:
         """Those there are for ``task``."""
