@@ -1,0 +1,67 @@
+"""The shipped confidence: fitted as recorded, calibrated as promised, and low where nobody can answer."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from caunet.bench.hopeless import blank, repetitive, unrelated_pair
+from caunet.bench.pairs import draw_pair
+from caunet.estimation import Estimator
+from caunet.estimation.confidence import FEATURES, confidence, features
+
+ROOT = Path(__file__).parents[2]
+RECORDED = json.loads((ROOT / "benchmarks" / "results" / "confidence.json").read_text())
+SHIPPED = json.loads((ROOT / "src" / "caunet" / "weights" / "confidence.json").read_text())
+
+EVIDENCE = {
+    "score": 0.9,
+    "alike": 0.9,
+    "coarse": 0.9,
+    "correlation": 0.99,
+    "moved": 1e-4,
+    "uncertainty": 1e-4,
+    "repetition": 0.2,
+    "inliers": 0.8,
+    "overlap": 0.9,
+    "windows": 0.9,
+    "distortion": 0.3,
+}
+
+
+def test_what_is_shipped_is_what_was_measured() -> None:
+    assert RECORDED["fitted"] == SHIPPED
+    assert SHIPPED["features"] == list(FEATURES)
+
+
+def test_the_recorded_calibration_keeps_its_promise() -> None:
+    assert RECORDED["held_out"]["expected_calibration_error"] < 0.05
+    assert RECORDED["unrelated"]["pairs"] >= 500
+    assert RECORDED["unrelated"]["above_half"] <= 0.01
+
+
+def test_the_probability_is_the_logistic_of_the_features() -> None:
+    value = (np.array(features(EVIDENCE)) - SHIPPED["means"]) / SHIPPED["scales"]
+    logit = float(value @ np.array(SHIPPED["weights"]) + SHIPPED["bias"])
+    assert confidence(EVIDENCE) == pytest.approx(1 / (1 + np.exp(-logit)))
+
+
+@pytest.mark.parametrize(
+    ("name", "worse"),
+    [("score", 0.2), ("moved", 0.05), ("inliers", 0.0), ("correlation", 0.3), ("overlap", 0.2)],
+)
+def test_worse_evidence_is_trusted_less(name: str, worse: float) -> None:
+    assert confidence({**EVIDENCE, name: worse}) < confidence(EVIDENCE)
+
+
+def test_photographs_that_calibrated_nothing() -> None:
+    estimator = Estimator()
+    sure = [
+        draw_pair("test", condition, 0.1, 0, seed=5) for condition in ("clean", "photometric", "occlusion")
+    ]
+    hopeless = [unrelated_pair("test", 0), blank("test", 0), blank("test", 3), repetitive(0), repetitive(1)]
+    for pair in sure:
+        assert estimator(pair.a, pair.b).confidence > 0.8
+    for pair in hopeless:
+        assert estimator(pair.a, pair.b).confidence < 0.5
