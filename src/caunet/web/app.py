@@ -24,7 +24,7 @@ from caunet import tasks
 from caunet.errors import CaunetError
 from caunet.estimation.estimator import Estimator
 from caunet.estimation.result import MODELS
-from caunet.web import asking, documentation, schemas
+from caunet.web import asking, bodies, documentation, schemas
 from caunet.web.inference import infer
 from caunet.web.jobs import BusyError, Computations, TooLongError
 from caunet.web.limits import MAX_BODY, BodyLimit, OwnPagesOnly, StrictHeaders
@@ -153,7 +153,7 @@ def _add_computing(app: FastAPI, networks: Networks, computations: Computations)
         responses=schemas.ERRORS,
         summary="What the networks infer from two patches",
         description=asking.ABOUT,
-        openapi_extra=schemas.infer_body([tasks.get(name) for name in TASKS], list(PHOTOGRAPHS)),
+        openapi_extra=bodies.infer_body([tasks.get(name) for name in TASKS], list(PHOTOGRAPHS)),
     )
     async def infer_endpoint(request: Request) -> Response:
         question = await asking.read(request)
@@ -165,7 +165,7 @@ def _add_computing(app: FastAPI, networks: Networks, computations: Computations)
         responses=schemas.ERRORS,
         summary="How two pictures are related",
         description="matrix maps points of a to points of b, in pixels: x right, y down, centres at whole numbers.",
-        openapi_extra=schemas.estimate_body(MODELS),
+        openapi_extra=bodies.estimate_body(MODELS),
     )
     async def estimate(request: Request) -> Response:
         form = await read_form(request, files=("a", "b"), fields=("model",))
