@@ -40,7 +40,7 @@ class Shot(NamedTuple):
 
 SHOTS = (
     Shot("see", "light"),
-    Shot("see", "dark", task="affine"),
+    Shot("see", "dark", task="scaling"),
     Shot("see", "narrow", task="translation", width=360, height=880, narrow=True),
     Shot("use", "light"),
     Shot("use", "dark"),
@@ -76,6 +76,13 @@ def _see(page: "Page", shot: Shot) -> None:
     if wanted.is_enabled():  # else the first task that there are networks for remains
         wanted.check(force=True)
         page.locator(f'#parameters[data-answered^="{shot.task} "]').wait_for()
+    answered = page.locator("#parameters").get_attribute("data-answered")
+    for key in ("ArrowRight", "ArrowLeft"):  # there and back, so that the time shown is not that of loading
+        page.locator(".parameter input").first.press(key)
+        page.wait_for_timeout(1500)
+    page.locator(f'#parameters[data-answered="{answered}"]').wait_for()
+    page.evaluate("document.activeElement.blur()")
+    page.evaluate("window.scrollTo(0, 0)")
     if shot.narrow:
         page.locator(".photo-panel").evaluate("node => window.scrollTo(0, node.offsetTop - 12)")
 
