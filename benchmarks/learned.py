@@ -2,7 +2,7 @@
 
     python -m benchmarks.learned
 
-For CAN: the unit that wins most often at -40, -20, 0, 20 and 40 degrees, the u and v of its four rank-one terms, and
+For CAN: the unit that stands out most at -40, -20, 0, 20 and 40 degrees, the u and v of its four rank-one terms, and
 (above) how its response varies with the angle. For BLN: the factors of the units to which the decoder listens most.
 For CTN: the first layer's rows of largest norm, each a filter on x and one on y. BLN's and CTN's weights have signs:
 red is positive, blue negative.
@@ -23,16 +23,20 @@ ANGLES = (-40, -20, 0, 20, 40)
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "learned-rotation.png"
 
 
-def winners(model: RelationNetwork, source: PairSource) -> tuple[list[int], Tensor]:
-    """The unit that wins most pairs within 2 degrees of each angle, and the mean responses in bins of 3 degrees."""
+def tuned(model: RelationNetwork, source: PairSource) -> tuple[list[int], Tensor]:
+    """The unit that stands out most above its own mean response at each angle, and all units' responses over theirs.
+
+    At a small contrast the softmin is soft and one and the same unit has the largest response almost always; what
+    tells the angle is how the responses of all units deviate from their means. Bins are of 3 degrees.
+    """
     pairs = source.batch(0, torch.arange(30_000))
     with torch.no_grad():
         responses = model.units(pairs.x, pairs.y)
-    best = responses.argmax(1)
-    units = [int(best[(pairs.z[:, 0] - angle).abs() < 2].mode().values) for angle in ANGLES]
     place = ((pairs.z[:, 0] + 45) / 3).floor().long().clamp(0, 29)
     total = torch.zeros(30, responses.shape[1]).index_add_(0, place, responses)
-    return units, (total / place.bincount(minlength=30)[:, None]).T
+    tuning = (total / place.bincount(minlength=30)[:, None] / responses.mean(0)).T
+    tuning[responses.mean(0) < 1e-3] = 0.0  # units that as good as never speak
+    return [int(tuning[:, int((angle + 45) / 3)].argmax()) for angle in ANGLES], tuning
 
 
 def strongest(model: RelationNetwork, count: int = 10) -> tuple[Tensor, Tensor]:
@@ -50,16 +54,18 @@ def strongest(model: RelationNetwork, count: int = 10) -> tuple[Tensor, Tensor]:
 
 
 def draw(networks: dict[str, RelationNetwork], source: PairSource) -> Any:
-    figure = new_figure(9.6, 6.6)
-    heights = [1.3, 2.0, 1.4, 1.4]
+    figure = new_figure(9.6, 6.0)
+    heights = [1.6, 1.1, 1.5, 1.5]
     curves, can, bln, ctn = figure.subplots(4, 1, height_ratios=heights)
-    units, tuning = winners(networks["can"], source)
+    units, tuning = tuned(networks["can"], source)
     z = torch.linspace(-43.5, 43.5, 30)
     for number, (unit, angle) in enumerate(zip(units, ANGLES, strict=True)):
-        curves.plot(z, tuning[unit], color=f"C{number}", label=f"wins at {angle}°")
+        curves.plot(z, tuning[unit], color=f"C{number}", label=f"chosen at {angle}°")
     curves.legend(fontsize=7, ncols=5, frameon=False)
     curves.set(
-        xlim=(-45, 45), ylabel="response", title="CAN: mean response of five units over the angle (degrees)"
+        xlim=(-45, 45),
+        ylabel="response / its mean",
+        title="CAN: response of five units over the angle (degrees)",
     )
     factors = [
         p.detach().view(-1, 4, 11, 11)[units].flatten(0, 1)

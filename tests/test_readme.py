@@ -2,19 +2,43 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from PIL import Image
+
+from caunet.bench.pairs import make_pair
+from caunet.bench.photographs import photographs
+from caunet.geometry import apply
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    example = EXAMPLES[1]
     assert len([line for line in example.splitlines() if line]) <= 11
     exec(compile(example, "README.md", "exec"), {})
     # Uniform on [-45, 45]: always answering 0 has an error of 90² / 12 = 675.
     assert float(capsys.readouterr().out) < 400
+
+
+def test_the_first_example_aligns_two_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photograph = next(iter(photographs("test").values()))
+    pair = make_pair(photograph, "photometric", 0.05, 3)
+    for name, picture in (("first", pair.a), ("second", pair.b)):
+        Image.fromarray((255 * picture).round().byte().numpy()).save(tmp_path / f"{name}.png")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(EXAMPLES[0], "README.md", "exec"), names)
+    corners = torch.tensor([[0.0, 0.0], [255.0, 0.0], [255.0, 255.0], [0.0, 255.0]], dtype=torch.float64)
+    moved, truth = (apply(H.double(), corners) for H in (names["found"].matrix, pair.H))
+    assert (moved - truth).norm(dim=1).mean() < 0.5
+    assert names["found"].confidence > 0.5
+    assert names["aligned"].size == (256, 256)
+    assert len(EXAMPLES) == 2
 
 
 def test_its_files_are_there() -> None:
