@@ -19,7 +19,9 @@ from caunet.web import create_app
 def serving(app):
     """The address of ``app``, answered by uvicorn until the block ends."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", server_header=False))
+    # Connections are kept for longer than clients keep them: who reuses one as it is closed sees it fail.
+    config = uvicorn.Config(app, log_level="critical", server_header=False, timeout_keep_alive=75)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -49,7 +49,7 @@ class Serve:
             log_level="warning",
             access_log=False,
             server_header=False,
-            timeout_keep_alive=10,
+            timeout_keep_alive=75,  # longer than clients do: who reuses one as it is closed sees it fail
             timeout_graceful_shutdown=3,
         )
         try:

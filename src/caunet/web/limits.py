@@ -144,7 +144,7 @@ class BodyLimit:
         """Read on without keeping anything; not for long, and not much."""
         left = min(expected, 10 * self.limit)
         try:
-            async with asyncio.timeout(min(10.0, self.seconds / 2)):
+            async with asyncio.timeout(self.seconds / 2):
                 while left > 0:
                     message = await receive()
                     if message["type"] == "http.disconnect" or not message.get("more_body", False):
