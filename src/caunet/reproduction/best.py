@@ -28,9 +28,7 @@ def best_markdown(results: Sequence[Result]) -> str:
     chosen = [result for result in results if result["recipe"] == "best"]
     if not chosen:
         return ""
-    parts = [
-        f"{caption(chosen)}. Parameter error; mean ± standard deviation where there are several seeds."
-    ]
+    parts = [f"{caption(chosen)}. Parameter error; mean ± standard deviation where there are several seeds."]
     parts += [f"*{title}*\n\n{_table(chosen, labels)}" for title, labels in CLASSES.items()]
     higher = _higher_rank(chosen)
     return "\n\n".join([*parts, higher] if higher else parts) + "\n"
