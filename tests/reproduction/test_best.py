@@ -84,5 +84,11 @@ def test_tables_keep_sizes_apart_and_rows_too() -> None:
     assert "CAN with rank 16 instead of 4 (331k parameters): translation, integers 0.0040." in lines
 
 
+def test_a_size_without_its_can_is_left_out() -> None:
+    text = best_markdown([result("rotation", "ctn", 0.5), result("rotation", "can", 0.1)])
+    assert "Table I's layers" in text
+    assert "Equal parameters" not in text
+
+
 def test_no_table_without_results() -> None:
     assert best_markdown([result("rotation", "can", 1.0) | {"recipe": "written"}]) == ""

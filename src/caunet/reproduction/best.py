@@ -29,7 +29,10 @@ def best_markdown(results: Sequence[Result]) -> str:
     if not chosen:
         return ""
     parts = [f"{caption(chosen)}. Parameter error; mean ± standard deviation where there are several seeds."]
-    parts += [f"*{title}*\n\n{_table(chosen, labels)}" for title, labels in CLASSES.items()]
+    run = {result["model"] for result in chosen}  # a class without its CAN compares nothing
+    parts += [
+        f"*{title}*\n\n{_table(chosen, labels)}" for title, labels in CLASSES.items() if labels[-1] in run
+    ]
     higher = _higher_rank(chosen)
     return "\n\n".join([*parts, higher] if higher else parts) + "\n"
 
