@@ -121,10 +121,15 @@ def test_ctrl_c_lets_runs_save(tmp_path: Path) -> None:
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    state = run_grid(ROTATION, tmp_path, workers=1, trainer=f"{FAKES}:slow")
-    thread.join()
+    # Where the tests run in the background, the shell has them ignore Ctrl-C: here it has to count.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        state = run_grid(ROTATION, tmp_path, workers=1, trainer=f"{FAKES}:slow")
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert state.interrupted
     assert not state.complete
     assert [line.split()[0] for line in log(tmp_path)] == ["begun", "saved"]
