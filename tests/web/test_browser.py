@@ -224,6 +224,19 @@ def test_the_example_is_told_apart_from_its_truth(page: Any) -> None:
     assert facts["angle"].endswith("clockwise")
 
 
+def test_a_click_is_not_lost_while_the_server_is_slow(browser: Any, address: str) -> None:
+    page = browser.new_page()
+    page.set_default_timeout(60_000)
+    held: list[Any] = []
+    page.route("**/api/models", lambda route: held.append(route))  # answered only after the click
+    page.goto(f"{address}/#use")
+    page.locator("#example").click()
+    expect(page.locator("#example")).to_be_disabled()
+    held[0].continue_()
+    page.locator("#result:not(.working)").wait_for()
+    page.close()
+
+
 def test_a_bad_file_is_answered_with_the_reason(watched: Watched) -> None:
     page = watched.page
     page.locator("#tab-use").click()

@@ -49,10 +49,10 @@ function theme() {
 async function start() {
   listen();
   theme();
+  const offered = models();
+  new Use(offered); // listens at once: a click must not be lost because the server is slow to answer
   try {
-    const offered = await models();
-    new See(offered);
-    new Use(offered);
+    new See(await offered);
   } catch (error) {
     for (const id of ["see-message", "use-message"]) {
       document.getElementById(id).textContent = error.message;

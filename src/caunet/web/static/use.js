@@ -11,6 +11,7 @@ const LIMIT = 10 * 2 ** 20; // what the server reads of one request
 const ADVICE = "Do not rely on it: the pictures may not show the same thing, or too little of it.";
 
 export class Use {
+  // `models`: a promise of what the server has to offer.
   constructor(models) {
     Object.assign(this, { models, files: {}, addresses: {}, known: null, running: null });
     this.viewer = new Viewer($);
@@ -64,7 +65,7 @@ export class Use {
   async #example() {
     $("example").disabled = true;
     try {
-      const { a, b, matrix } = await example(this.models.photographs);
+      const { a, b, matrix } = await example((await this.models).photographs);
       this.#take({ a, b }, matrix);
     } catch (error) {
       this.#say(error.message);
