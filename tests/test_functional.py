@@ -43,7 +43,7 @@ def matrix_form(a: Tensor, b: Tensor, u: Tensor, v: Tensor) -> Tensor:
     return 0.5 * (v.sum(1) * (a**2 @ u.T) + u.sum(1) * (b**2 @ v.T)) - (a @ u.T) * (b @ v.T)
 
 
-# The five relations by name, each of (a, b, weights...), for the laws that hold for all of them.
+# The relations by name, each of (a, b, weights...), for the laws that hold for all of them.
 RELATIONS: dict[str, tuple[Callable[..., Tensor], slice]] = {
     "concatenate": (F.concatenate, slice(0, 0)),
     "bilinear": (F.bilinear, slice(2, 3)),
@@ -51,6 +51,8 @@ RELATIONS: dict[str, tuple[Callable[..., Tensor], slice]] = {
     "contrast": (F.contrast_association, slice(2, 3)),
     "contrast_rank_one": (F.contrast_association_low_rank, slice(3, 5)),
     "contrast_low_rank": (lambda a, b, u, v: F.contrast_association_low_rank(a, b, u, v, 2), slice(3, 5)),
+    "relative": (lambda a, b, w: F.relative_contrast(a, b, w, 0.1), slice(2, 3)),
+    "relative_low_rank": (lambda a, b, u, v: F.relative_contrast_low_rank(a, b, u, v, 2, 0.1), slice(3, 5)),
 }
 relations = pytest.mark.parametrize("name", RELATIONS)
 
@@ -73,6 +75,8 @@ class TestAgainstLoops:
             F.bilinear_low_rank(a, b, u, v, rank): oracle.bilinear(na, nb, low),
             F.contrast_association(a, b, weight): oracle.contrast_association(na, nb, nw),
             F.contrast_association_low_rank(a, b, u, v, rank): oracle.contrast_association(na, nb, low),
+            F.relative_contrast(a, b, weight): oracle.relative_contrast(na, nb, nw, 1e-3),
+            F.relative_contrast_low_rank(a, b, u, v, rank, 0.2): oracle.relative_contrast(na, nb, low, 0.2),
         }
         for ours, loops in expected.items():
             assert ours.shape == loops.shape
@@ -157,6 +161,7 @@ class TestLaws:
         for low, full in (
             (F.bilinear_low_rank, F.bilinear),
             (F.contrast_association_low_rank, F.contrast_association),
+            (F.relative_contrast_low_rank, F.relative_contrast),
         ):
             torch.testing.assert_close(low(a, b, u, v, rank), full(a, b, weight), rtol=1e-12, atol=1e-12)
 
@@ -207,6 +212,32 @@ class TestLaws:
         there = torch.autograd.grad(function(a + 100, b + 100, *weights).sum(), weights)
         for one, other in zip(here, there, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+    @settings(deadline=None, max_examples=50)
+    @given(st.integers(0, 2**31), st.floats(0.01, 100), st.floats(-100, 100), st.floats(0.01, 100))
+    def test_relative_contrast_knows_neither_gain_nor_offset_nor_size(
+        self, seed: int, gain: float, offset: float, size: float
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        a, b = (torch.randn(4, n, generator=generator, dtype=torch.float64) for n in (5, 3))
+        u, v = (torch.rand(6, n, generator=generator, dtype=torch.float64) for n in (5, 3))
+        relative = F.relative_contrast_low_rank(a, b, u, v, 2, 0.0)
+        assert (relative >= 0).all()
+        assert (relative <= 2 + 1e-12).all()
+        changed = F.relative_contrast_low_rank(
+            gain * a + offset, gain * b + offset, size * u, v * size, 2, 0.0
+        )
+        torch.testing.assert_close(changed, relative, rtol=1e-6, atol=1e-8)
+
+    def test_relative_contrast_of_equal_opposite_unrelated_and_blank(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        a, other = torch.randn(2, 500, generator=generator, dtype=torch.float64)
+        a, other = a - a.mean(), other - other.mean()
+        same = torch.eye(500, dtype=torch.float64)[None]
+        assert F.relative_contrast(a, a, same, 0.0) == 0
+        assert F.relative_contrast(a, -a, same, 0.0).item() == pytest.approx(2)
+        assert F.relative_contrast(a, other, same, 0.0).item() == pytest.approx(1, abs=0.15)
+        assert F.relative_contrast(0 * a, 0 * a, same) == 0
 
     def test_softmin_approaches_winner_take_all(self) -> None:
         h = torch.tensor([[0.3, 0.1, 0.2], [5.0, 7.0, 6.0]])
@@ -270,6 +301,7 @@ class TestSettings:
 
 def contrasts(a: Tensor, b: Tensor, weight: Tensor, u: Tensor, v: Tensor) -> Tensor:
     low = F.softmin(F.contrast_association_low_rank(a, b, u, v, 2), 0.5)
+    low = low + F.relative_contrast_low_rank(a, b, u, v, 2)
     return low * (1 - F.winner_take_all(F.contrast_association(a, b, weight)))
 
 
@@ -334,6 +366,10 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("call", "message"),
         [
+            (
+                lambda: F.relative_contrast(torch.ones(3), torch.ones(3), torch.ones(1, 3, 3), -1.0),
+                r"floor must be at least 0, got -1.0",
+            ),
             (lambda: F.concatenate(torch.ones(2, 3), torch.ones(3, 3)), r"leading dimensions of a and b"),
             (lambda: F.concatenate(torch.tensor(1.0), torch.ones(3)), r"a and b need at least one dimension"),
             (

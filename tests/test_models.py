@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from caunet import tasks
+from caunet import functional, tasks
 from caunet.errors import CheckpointError
 from caunet.models import (
     ModelSpec,
@@ -138,6 +138,35 @@ def test_overrides_reach_the_network() -> None:
     torch.testing.assert_close(model(x, y), model.decoder(30 * torch.softmax(-2 * h, -1)))
 
 
+@pytest.mark.parametrize("rank", [None, 3])
+def test_relative_contrast_and_a_learned_temperature(rank: int | None, tmp_path: Path) -> None:
+    model = create_model(
+        "can",
+        "rotation",
+        5,
+        units=6,
+        rank=rank,
+        relative=True,
+        temperature=0.5,
+        learn_temperature=4.0,
+        seed=0,
+    )
+    x, y = _patches(4, 5)
+    relation = model.relation
+    weight = relation.weight if rank is None else torch.einsum(
+        "gri,grj->gij", relation.u.unflatten(0, (-1, 3)), relation.v.unflatten(0, (-1, 3))
+    )  # fmt: skip
+    h = model.relate(x, y)
+    torch.testing.assert_close(h, functional.relative_contrast(x.flatten(1), y.flatten(1), weight))
+    with torch.no_grad():
+        model.competition.theta.fill_(0.25)  # exp(-1) of the first temperature
+    torch.testing.assert_close(model.units(x, y), torch.softmax(-h / (0.5 / math.e), -1))
+    plain = create_model("can", "rotation", 5, units=6, rank=rank)
+    assert model.parameter_count() == plain.parameter_count() + 1
+    save_weights(model, tmp_path / "relative.safetensors")
+    assert torch.equal(load_weights(tmp_path / "relative.safetensors")(x, y), model(x, y))
+
+
 def test_competitions_and_normalisations() -> None:
     x, y = _patches(6, 5)
     bare = create_model("can-no-competition", "rotation", 5, seed=0)
@@ -152,8 +181,9 @@ def test_competitions_and_normalisations() -> None:
 
 
 @pytest.mark.parametrize("variant", ["can-exp", "can-softplus"])
-def test_parametrised_weights_start_as_the_plain_ones(variant: str) -> None:
-    plain, other = (create_model(name, "rotation", 5, seed=4) for name in ("can", variant))
+@pytest.mark.parametrize("options", [{}, {"relative": True}])
+def test_parametrised_weights_start_as_the_plain_ones(variant: str, options: dict[str, object]) -> None:
+    plain, other = (create_model(name, "rotation", 5, seed=4, **options) for name in ("can", variant))
     torch.testing.assert_close(other.relation.u, plain.relation.u)
     x, y = _patches(4, 5)
     torch.testing.assert_close(other(x, y), plain(x, y))
@@ -396,6 +426,12 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         ({"hidden": 100}, "hidden takes a sequence"),
         ({"hidden": (100, -1)}, "each width"),
         ({"temperature": 0.0}, "temperature takes a positive number"),
+        ({"learn_temperature": -1.0}, "learn_temperature takes a number of at least 0, got -1.0"),
+        (
+            {"learn_temperature": 1.0, "competition": "none"},
+            "learn_temperature goes with competition 'softmin'",
+        ),
+        ({"relative": 1}, "relative takes True or False, got 1"),
         ({"bias": "no"}, "bias takes True or False"),
         ({"name": "bln", "parametrisation": "exp"}, "either sign"),
         ({"feature_size": 4}, "feature_size goes with features"),

@@ -10,10 +10,10 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from caunet import functional as F
-from caunet.nn import Bilinear, Concatenation, ContrastAssociation, Softmin, WinnerTakeAll
+from caunet.nn import Bilinear, Concatenation, ContrastAssociation, RelativeContrast, Softmin, WinnerTakeAll
 
 Units = type[Bilinear] | type[ContrastAssociation]
-both = pytest.mark.parametrize("units", [Bilinear, ContrastAssociation])
+both = pytest.mark.parametrize("units", [Bilinear, ContrastAssociation, RelativeContrast])
 
 
 def inputs(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,9 +30,39 @@ class TestForward:
         cau, thin = ContrastAssociation(5, 4, 3), ContrastAssociation(5, 4, 3, rank=2)
         assert torch.equal(cau(a, b), F.contrast_association(a, b, cau.weight))
         assert torch.equal(thin(a, b), F.contrast_association_low_rank(a, b, thin.u, thin.v, 2))
+        relative, small = RelativeContrast(5, 4, 3), RelativeContrast(5, 4, 3, rank=2, floor=0.5)
+        assert torch.equal(relative(a, b), F.relative_contrast(a, b, relative.weight, 1e-3))
+        assert torch.equal(small(a, b), F.relative_contrast_low_rank(a, b, small.u, small.v, 2, 0.5))
         assert torch.equal(Concatenation()(a, b), torch.cat((a, b), -1))
         assert torch.equal(Softmin(0.5)(a), F.softmin(a, 0.5))
         assert torch.equal(WinnerTakeAll()(a), F.winner_take_all(a))
+
+    def test_learned_temperature(self) -> None:
+        h = inputs()[0]
+        softmin = Softmin(0.5, learn=4.0)
+        torch.testing.assert_close(softmin(h), F.softmin(h, 0.5))
+        (by_theta,) = torch.autograd.grad(softmin(h)[0, 0], [*softmin.parameters()])
+        # T = 0.5 exp(-4 theta), by central differences
+        up, down = (F.softmin(h.double(), 0.5 * math.exp(-4 * t))[0, 0] for t in (1e-5, -1e-5))
+        assert by_theta.item() == pytest.approx((up - down).item() / 2e-5, rel=1e-3)
+        with torch.no_grad():
+            softmin.theta.fill_(math.log(5) / 4)
+        assert softmin.temperature == pytest.approx(0.1)
+        torch.testing.assert_close(softmin(h), F.softmin(h, 0.1))
+        assert not [*Softmin(0.5).parameters()]
+
+    @pytest.mark.parametrize("rank", [None, 2])
+    def test_rescaling_changes_no_response(self, rank: int | None) -> None:
+        a, b = inputs(torch.float64)
+        units = RelativeContrast(5, 4, 3, rank=rank, dtype=torch.float64)
+        with torch.no_grad():
+            for weight in units.parameters():
+                weight.mul_(1e6)
+        before = units(a, b)
+        units.rescale_()
+        torch.testing.assert_close(units(a, b), before, rtol=1e-12, atol=1e-12)
+        whole = units.weight if rank is None else (units.u[:, :, None] * units.v[:, None]).view(3, 2, 5, 4)
+        torch.testing.assert_close(whole.reshape(3, -1).sum(1), torch.full((3,), 20.0**0.5).double())
 
     def test_straight_through(self) -> None:
         """Forward exactly winner-take-all, backward exactly softmin."""
@@ -162,6 +192,7 @@ def test_repr() -> None:
     assert repr(Bilinear(3, 4, 2)) == "Bilinear(in_a=3, in_b=4, units=2, rank=None)"
     assert repr(Bilinear(3, 4, 2, rank=1, nonnegative=True)).endswith("rank=1, nonnegative=True)")
     assert repr(ContrastAssociation(3, 4, 2, 5)) == "ContrastAssociation(in_a=3, in_b=4, units=2, rank=5)"
+    assert repr(RelativeContrast(3, 4, 2)).endswith("units=2, rank=None, floor=0.001)")
     assert repr(Softmin()) == "Softmin(temperature=1.0)"
     assert repr(WinnerTakeAll()) == "WinnerTakeAll(straight_through=False)"
     assert repr(WinnerTakeAll(True, 0.5)) == "WinnerTakeAll(straight_through=True, temperature=0.5)"
@@ -177,6 +208,8 @@ def test_repr() -> None:
             lambda: ContrastAssociation(3, 3, 2, rank=0),
             "rank must be at least 1, or None for full rank, got 0",
         ),
+        (lambda: RelativeContrast(3, 3, 2, floor=-0.1), "floor must be at least 0, got -0.1"),
+        (lambda: Softmin(learn=-1.0), "learn must be at least 0, got -1.0"),
         (lambda: Softmin(0.0), "temperature must be positive, got 0.0"),
         (lambda: WinnerTakeAll(temperature=-1.0), "temperature must be positive, got -1.0"),
         (lambda: ContrastAssociation(3, 3, 2, rank=1)(torch.ones(4), torch.ones(3)), r"u must be \(K, 4\)"),

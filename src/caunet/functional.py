@@ -31,6 +31,8 @@ __all__ = [
     "concatenate",
     "contrast_association",
     "contrast_association_low_rank",
+    "relative_contrast",
+    "relative_contrast_low_rank",
     "softmin",
     "sum_pool",
     "winner_take_all",
@@ -145,10 +147,66 @@ def contrast_association_low_rank(a: Tensor, b: Tensor, u: Tensor, v: Tensor, ra
     tensor([2.])
     """
     _check_factors(a, b, u, v, rank)
-    a, b = _centre(a, b)
-    rows, columns = _row_sums(u, v, rank), _row_sums(v, u, rank)  # W_g 1, W_g^T 1: (K // rank, I or J)
-    squares = linear(a.square(), rows) + linear(b.square(), columns)
-    return 0.5 * squares - sum_pool(linear(a, u) * linear(b, v), rank)
+    squares, products, _ = _grouped(*_centre(a, b), u, v, rank)
+    return 0.5 * squares - products
+
+
+def relative_contrast(a: Tensor, b: Tensor, weight: Tensor, floor: float = 1e-3) -> Tensor:
+    """Contrast association in proportion to what could differ: not in the paper, see docs/learning-rule.md.
+
+        r_k = sum_ij W_kij (a_i - b_j)^2 / sum_ij W_kij (a_i^2 + b_j^2 + 2 floor),
+
+    a and b being taken less the middle of their two means. For weights >= 0 it lies between 0 (what the unit
+    compares is equal) and 2 (opposite); things that have nothing to do with each other are about 1. A common
+    offset changes nothing, a common gain only beside ``floor``, and the size of a unit's weights nothing at all.
+
+    Args:
+        a: ``(..., I)``.
+        b: ``(..., J)``.
+        weight: ``(K, I, J)``, non-negative (not checked).
+        floor: added to the mean square that a unit sees, so that blank inputs give 0 instead of 0/0.
+
+    Returns:
+        ``(..., K)``.
+
+    >>> a, b = torch.tensor([3.0, 1.0]), torch.tensor([1.0, 3.0])
+    >>> relative_contrast(a, b, torch.stack([torch.eye(2), torch.eye(2).flip(0), torch.ones(2, 2)]), floor=0.0)
+    tensor([2., 0., 1.])
+    """
+    _check_weight(a, b, weight)
+    _check_floor(floor)
+    difference = linear((a.unsqueeze(-1) - b.unsqueeze(-2)).square().flatten(-2), weight.flatten(1))
+    a, b = _centre(a, b, constant=False)
+    energy = a.square().unsqueeze(-1) + b.square().unsqueeze(-2) + 2 * floor  # (..., I, J)
+    return difference / linear(energy.flatten(-2), weight.flatten(1))
+
+
+def relative_contrast_low_rank(
+    a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int = 1, floor: float = 1e-3
+) -> Tensor:
+    """:func:`relative_contrast` of rank ``rank``: W_g = sum of u_k v_k^T over the group g.
+
+    It needs the products of :func:`contrast_association_low_rank` and no others.
+
+    Args:
+        a: ``(..., I)``.
+        b: ``(..., J)``.
+        u: ``(K, I)``, non-negative (not checked).
+        v: ``(K, J)``, non-negative (not checked).
+        rank: how many consecutive rank-one terms make a unit; divides K.
+        floor: added to the mean square that a unit sees.
+
+    Returns:
+        ``(..., K // rank)``.
+
+    >>> a, b = torch.tensor([3.0, 1.0]), torch.tensor([1.0, 3.0])
+    >>> relative_contrast_low_rank(a, b, torch.eye(2), torch.eye(2), rank=2, floor=0.0)
+    tensor([2.])
+    """
+    _check_factors(a, b, u, v, rank)
+    _check_floor(floor)
+    squares, products, rows = _grouped(*_centre(a, b, constant=False), u, v, rank)
+    return (0.5 * squares - products) / (0.5 * squares + floor * rows.sum(1))
 
 
 def winner_take_all(h: Tensor) -> Tensor:
@@ -201,6 +259,13 @@ def sum_pool(h: Tensor, size: int) -> Tensor:
     return groups.sum(-1)
 
 
+def _grouped(a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
+    """sum_ij W_gij (a_i² + b_j²) and a^T W_g b, each ``(..., K // rank)``; and W_g 1 ``(K // rank, I)``."""
+    rows, columns = _row_sums(u, v, rank), _row_sums(v, u, rank)  # W_g 1, W_g^T 1: (K // rank, I or J)
+    squares = linear(a.square(), rows) + linear(b.square(), columns)
+    return squares, sum_pool(linear(a, u) * linear(b, v), rank), rows
+
+
 def _row_sums(u: Tensor, v: Tensor, rank: int) -> Tensor:
     """W_g 1 = sum over the group of u_k (v_k·1): ``(K // rank, I)``, without building W_g."""
     sums = v.sum(1, keepdim=True)
@@ -212,12 +277,13 @@ def _row_sums(u: Tensor, v: Tensor, rank: int) -> Tensor:
     return torch.bmm(sums.reshape(groups, 1, rank), u.reshape(groups, rank, u.shape[1])).squeeze(1)
 
 
-def _centre(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def _centre(a: Tensor, b: Tensor, constant: bool = True) -> tuple[Tensor, Tensor]:
     """Subtract from both the middle of their two means.
 
-    The units do not depend on the value, so it is a constant to every derivative.
+    Where the units do not depend on the value it is a constant to every derivative.
     """
-    centre = 0.5 * (a.detach().mean(-1, keepdim=True) + b.detach().mean(-1, keepdim=True))
+    seen_a, seen_b = (a.detach(), b.detach()) if constant else (a, b)
+    centre = 0.5 * (seen_a.mean(-1, keepdim=True) + seen_b.mean(-1, keepdim=True))
     return a - centre, b - centre
 
 
@@ -256,6 +322,11 @@ def _check_factors(a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int) -> Non
 def _check_groups(total: int, what: str, size: int, name: str) -> None:
     if size < 1 or total % size:
         raise ValueError(f"{name} must be a positive divisor of {what} ({total}), got {size}")
+
+
+def _check_floor(floor: float) -> None:
+    if not floor >= 0:
+        raise ValueError(f"floor must be at least 0, got {floor}")
 
 
 def _check_units(h: Tensor) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from caunet import functional as F
 
-__all__ = ["Bilinear", "Concatenation", "ContrastAssociation", "Softmin", "WinnerTakeAll"]
+__all__ = ["Bilinear", "Concatenation", "ContrastAssociation", "RelativeContrast", "Softmin", "WinnerTakeAll"]
 
 
 class Concatenation(nn.Module):
@@ -164,24 +164,112 @@ class ContrastAssociation(_PairUnits):
         return F.contrast_association_low_rank(a, b, self.u, self.v, self.rank)
 
 
+class RelativeContrast(ContrastAssociation):
+    """Contrast association units in proportion to the contrast they see: ``(..., in_a), (..., in_b) -> (..., units)``.
+
+    :func:`caunet.functional.relative_contrast`: between 0 (equal) and 2 (opposite) whatever the size of the
+    weights, so what follows needs a sharpness of its own, such as ``Softmin(temperature, learn=4.0)``.
+
+    Args:
+        in_a, in_b, units, rank, device, dtype: as in :class:`ContrastAssociation`.
+        floor: added to the mean square that a unit sees.
+
+    >>> units = RelativeContrast(3, 3, units=2, rank=1, floor=0.0)
+    >>> x = torch.tensor([0.0, 1.0, 3.0])
+    >>> bool(torch.allclose(units(x, x), units(5 * x + 7, 5 * x + 7)))  # neither gain nor offset
+    True
+
+    Since it means nothing, the size of the weights drifts when multiplicative rules train them, by about a decade
+    in a thousand updates at a rate of 0.05. Call :meth:`rescale_` now and then (caunet's training does).
+    """
+
+    def __init__(
+        self,
+        in_a: int,
+        in_b: int,
+        units: int,
+        rank: int | None = None,
+        floor: float = 1e-3,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_a, in_b, units, rank, device, dtype)
+        if not floor >= 0:
+            raise ValueError(f"floor must be at least 0, got {floor}")
+        self.floor = floor
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        if self.rank is None:
+            return F.relative_contrast(a, b, self.weight, self.floor)
+        return F.relative_contrast_low_rank(a, b, self.u, self.v, self.rank, self.floor)
+
+    @torch.no_grad()
+    def rescale_(self) -> None:
+        """Bring the sum of each unit's matrix to √(in_a · in_b), which changes no response."""
+        wanted = math.sqrt(self.in_a * self.in_b)
+        if self.rank is None:
+            self.weight.mul_(wanted / self.weight.sum((1, 2), keepdim=True))
+            return
+        mass = (self.u.sum(1) * self.v.sum(1)).view(-1, self.rank).sum(1)
+        factor = (wanted / mass).sqrt().repeat_interleave(self.rank)[:, None]
+        self.u.mul_(factor)
+        self.v.mul_(factor)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, floor={self.floor}"
+
+
 class Softmin(nn.Module):
     """Softmin competition, equation (7), over the last dimension.
 
+    Args:
+        temperature: T; the paper's is 1.
+        learn: 0, or how much faster than other parameters T is to learn. Then T = temperature · exp(-learn · θ)
+            with a parameter θ that starts at 0. (Adam moves every parameter by about its rate, and between soft
+            and hard lie some decades of T.)
+        device, dtype: of that parameter.
+
     >>> Softmin(temperature=0.5)
     Softmin(temperature=0.5)
+    >>> learning = Softmin(temperature=0.5, learn=4.0)
+    >>> learning
+    Softmin(temperature=0.5, learn=4.0)
+    >>> learning(torch.tensor([0.0, 1.0]))
+    tensor([0.8808, 0.1192], grad_fn=<SoftmaxBackward0>)
     """
 
-    def __init__(self, temperature: float = 1.0) -> None:
+    theta: nn.Parameter | None
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        learn: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         if not temperature > 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
-        self.temperature = temperature
+        if not learn >= 0:
+            raise ValueError(f"learn must be at least 0, got {learn}")
+        self.first, self.learn = temperature, learn
+        theta = nn.Parameter(torch.zeros((), device=device, dtype=dtype)) if learn else None
+        self.register_parameter("theta", theta)
+
+    @property
+    def temperature(self) -> float:
+        """T, as it is now."""
+        return self.first if self.theta is None else self.first * math.exp(-self.learn * self.theta.item())
 
     def forward(self, h: Tensor) -> Tensor:
-        return F.softmin(h, self.temperature)
+        if self.theta is None:
+            return F.softmin(h, self.first)
+        return F.softmin(h * (self.learn * self.theta).exp(), self.first)
 
     def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"
+        if self.theta is None:
+            return f"temperature={self.temperature}"
+        return f"temperature={self.temperature:.4g}, learn={self.learn}"
 
 
 class WinnerTakeAll(nn.Module):

@@ -16,6 +16,7 @@ MADE: list[tuple[str, dict[str, Any]]] = [
     ("can", {"target_scale": True, "competition": "winner-take-all"}),
     ("can", {"features": "standardise"}),
     ("can", {"contrast": 0.25}),
+    ("can", {"relative": True, "temperature": 0.3, "learn_temperature": 4.0}),
     ("can-softplus", {}),
     ("bln", {"bias": False}),
     ("bln-softmax", {"response_scale": 3.0}),

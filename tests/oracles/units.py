@@ -38,6 +38,19 @@ def contrast_association(a: Array, b: Array, weight: Array) -> Array:
     return out
 
 
+def relative_contrast(a: Array, b: Array, weight: Array, floor: float) -> Array:
+    """Squared differences in proportion to squares, both weighted; about the middle of the two means."""
+    out = np.zeros((len(a), len(weight)))
+    for n, k in np.ndindex(out.shape):
+        middle = (a[n].mean() + b[n].mean()) / 2
+        above = below = 0.0
+        for i, j in np.ndindex(weight.shape[1:]):
+            above += weight[k, i, j] * (a[n, i] - b[n, j]) ** 2
+            below += weight[k, i, j] * ((a[n, i] - middle) ** 2 + (b[n, j] - middle) ** 2 + 2 * floor)
+        out[n, k] = above / below
+    return out
+
+
 def weight_of_factors(u: Array, v: Array, rank: int) -> Array:
     """W_g, the sum of u_k v_k^T over the consecutive terms of group g (Section III-C)."""
     weight = np.zeros((len(u) // rank, u.shape[1], v.shape[1]))

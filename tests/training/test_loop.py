@@ -102,6 +102,31 @@ def test_seed_and_nothing_else_decides(tmp_path: Path) -> None:
     assert _digest(tmp_path / "a") == _digest(tmp_path / "b") != _digest(tmp_path / "c")
 
 
+def test_relative_units_do_not_drift_and_resume_as_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"units": 12, "contrast": 1.0, "relative": True, "temperature": 0.3, "learn_temperature": 4.0}
+    settings: dict[str, Any] = {
+        "model_options": options,
+        "rule": "multiplicative-adam",
+        "rule_options": {"mix": 0.04},
+        "rate_multiplicative": 0.05,
+    }
+
+    def masses(folder: str) -> torch.Tensor:
+        relation = load_weights(tmp_path / folder / "weights.safetensors").relation
+        return (relation.u.sum(1) * relation.v.sum(1)).view(-1, 4).sum(1).detach()
+
+    run(tmp_path / "drifting", **settings)
+    monkeypatch.setattr(loop, "_RESCALE_EVERY", 12)
+    run(tmp_path / "whole", **settings)
+    torch.testing.assert_close(masses("whole"), torch.full((12,), 121.0))  # 60 updates are five times twelve
+    assert (masses("drifting") / 121 - 1).abs().max() > 0.1
+    run(tmp_path / "parts", **settings, updates=31)
+    assert run(tmp_path / "parts", True, **settings).finished
+    assert _digest(tmp_path / "parts") == _digest(tmp_path / "whole")
+
+
 @pytest.mark.parametrize("pairs", ["fixed", "fresh"])
 @pytest.mark.parametrize("model", ["can", "ctn", "bln"])
 def test_interrupted_and_resumed_is_uninterrupted(

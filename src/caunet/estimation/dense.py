@@ -6,7 +6,7 @@ A rank-one contrast association unit with factors u and v is
 
 so over whole pictures it is four convolutions: of a, a^2, b and b^2. The squares of a unit of rank r share one
 kernel each. Bilinear units are two convolutions, and concatenation's first layer is one of each picture. A network
-with features of its own, or that sees pairs of equal contrast, is given its patches, a few rows at a time.
+with features of its own, or that sees pairs of equal or relative contrast, is given its patches, a few rows at a time.
 """
 
 from collections.abc import Callable
@@ -94,12 +94,12 @@ class DenseRelations:
 
     def _convolved(self) -> Callable[[Tensor, Tensor, int], Tensor] | None:
         """The network by convolutions, where pixels go into its units as they are."""
-        model = self.model
-        if not isinstance(model.features, nn.Identity) or model.model_spec.contrast is not None:
+        model, spec = self.model, self.model.model_spec
+        if not isinstance(model.features, nn.Identity) or spec.contrast is not None or spec.relative:
             return None
-        if model.model_spec.relation == "concatenation":
+        if spec.relation == "concatenation":
             return self._concatenated
-        return None if model.model_spec.rank is None else self._paired
+        return None if spec.rank is None else self._paired
 
     def _paired(self, a: Tensor, b: Tensor, stride: int) -> Tensor:
         spec = self.model.model_spec

@@ -52,7 +52,7 @@ _OVERRIDES: dict[str, frozenset[str]] = {
     ),
     "can": frozenset(
         {"units", "rank", "hidden", "bias", "competition", "temperature", "response_scale", "parametrisation"}
-        | {"learning_rule", "contrast", "target_scale"}
+        | {"learning_rule", "contrast", "relative", "learn_temperature", "target_scale"}
     ),
 }
 
@@ -105,9 +105,10 @@ def create_model(
         seed: makes the weights a function of this number alone, on every device, and leaves PyTorch's global
             random state untouched. ``generator`` (on the CPU) does the same from where it stands.
         device, dtype: of the network.
-        **overrides: ``units, rank, hidden, bias, competition, temperature, contrast, response_scale,
-            normalisation, nonnegative, parametrisation, learning_rule`` as in :class:`caunet.models.ModelSpec`, and
-            ``target_scale=True``: outputs in units of half the task's range, about its middle.
+        **overrides: ``units, rank, hidden, bias, competition, temperature, learn_temperature, contrast, relative,
+            response_scale, normalisation, nonnegative, parametrisation, learning_rule`` as in
+            :class:`caunet.models.ModelSpec`, and ``target_scale=True``: outputs in units of half the task's range,
+            about its middle.
 
     >>> model = create_model("can", "translation", units=50, rank=2, seed=1)
     >>> model.relation

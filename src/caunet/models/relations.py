@@ -27,6 +27,7 @@ class PositiveRelation(nn.Module):
     def __init__(self, plain: units.Bilinear | units.ContrastAssociation, parametrisation: str) -> None:
         super().__init__()
         self.contrast = isinstance(plain, units.ContrastAssociation)
+        self.floor = plain.floor if isinstance(plain, units.RelativeContrast) else None
         self.parametrisation, self.rank, self.units = parametrisation, plain.rank, plain.units
         self.in_a, self.in_b = plain.in_a, plain.in_b
         for name, weight in plain.named_parameters():
@@ -57,6 +58,10 @@ class PositiveRelation(nn.Module):
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """(..., I), (..., J) -> (..., units)."""
+        if self.floor is not None:
+            if self.rank is None:
+                return functional.relative_contrast(a, b, self.weight, self.floor)
+            return functional.relative_contrast_low_rank(a, b, self.u, self.v, self.rank, self.floor)
         if self.rank is None:
             full = functional.contrast_association if self.contrast else functional.bilinear
             return full(a, b, self.weight)
@@ -65,6 +70,7 @@ class PositiveRelation(nn.Module):
 
     def extra_repr(self) -> str:
         kind = "contrast association" if self.contrast else "bilinear"
+        kind = kind if self.floor is None else "relative contrast"
         sizes = f"in_a={self.in_a}, in_b={self.in_b}, units={self.units}, rank={self.rank}"
         return f"{kind}, {sizes}, {self.parametrisation}"
 
@@ -105,7 +111,8 @@ def build_relation(spec: ModelSpec, generator: torch.Generator | None) -> nn.Mod
     if spec.relation == "bilinear":
         plain = units.Bilinear(spec.inputs, spec.inputs, spec.units, spec.rank, nonnegative=spec.nonnegative)
     else:
-        plain = units.ContrastAssociation(spec.inputs, spec.inputs, spec.units, spec.rank)
+        kind = units.RelativeContrast if spec.relative else units.ContrastAssociation
+        plain = kind(spec.inputs, spec.inputs, spec.units, spec.rank)
     plain.reset_parameters(generator)
     if spec.rank is not None and spec.rank > 4:
         with torch.no_grad():
@@ -123,7 +130,8 @@ def build_competition(spec: ModelSpec) -> nn.Module:
         return kinds[spec.normalisation]
     if spec.competition == "winner-take-all":
         return units.WinnerTakeAll(straight_through=True, temperature=spec.temperature)
-    return units.Softmin(spec.temperature) if spec.competition == "softmin" else nn.Identity()
+    softmin = units.Softmin(spec.temperature, spec.learn_temperature)
+    return softmin if spec.competition == "softmin" else nn.Identity()
 
 
 def build_decoder(spec: ModelSpec, generator: torch.Generator | None) -> nn.Sequential:

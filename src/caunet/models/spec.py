@@ -59,6 +59,10 @@ class ModelSpec:
     """What contrast association units go through: softmin, winner-take-all (straight-through), none."""
     temperature: float = 1.0
     """Of the softmin; small is hard."""
+    learn_temperature: float = 0.0
+    """Contrast association with softmin: how fast its temperature is learned, from ``temperature`` on; 0 keeps it."""
+    relative: bool = False
+    """Contrast association in proportion to the contrast that a unit sees (:class:`caunet.nn.RelativeContrast`)."""
     normalisation: str = "l2"
     """What bilinear units go through: l2, softmax, none."""
     contrast: float | None = None
@@ -95,11 +99,18 @@ class ModelSpec:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
                 raise ValueError(f"{field} takes a positive number, got {value!r}")
-        for field in ("bias", "nonnegative"):
+        for field in ("bias", "nonnegative", "relative"):
             if not isinstance(getattr(self, field), bool):
                 raise ValueError(f"{field} takes True or False, got {getattr(self, field)!r}")
         if self.parametrisation != "direct" and not self.constrained:
             raise ValueError("parametrisation takes 'direct' where weights may be of either sign")
+        rate = self.learn_temperature
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < float("inf"):
+            raise ValueError(f"learn_temperature takes a number of at least 0, got {rate!r}")
+        if self.learn_temperature and self.competition != "softmin":
+            raise ValueError(
+                f"learn_temperature goes with competition 'softmin' alone, got {self.competition!r}"
+            )
 
     @property
     def constrained(self) -> bool:

@@ -24,6 +24,7 @@ from caunet.data.photometric import Photometric
 from caunet.errors import PeerError, TrainingError
 from caunet.evaluation import evaluate
 from caunet.models import RelationNetwork, create_model
+from caunet.nn import RelativeContrast
 from caunet.optim import HybridOptimizer
 from caunet.progress import Track, track
 from caunet.training.checkpoint import Checkpoint
@@ -40,6 +41,8 @@ Sources = Callable[[TrainConfig], tuple[PairSource, PairSource]]
 # A window whose mean loss exceeds this many times the first window's has diverged: the paper's runs never
 # come within a factor of ten of their start once they are under way.
 _DIVERGED = 100.0
+# Often enough for weights whose size means nothing never to leave the range of float32.
+_RESCALE_EVERY = 100
 _TESTED = ("parameter_error", "transformation_error", "corner_error")
 
 
@@ -158,6 +161,7 @@ class _Loop:
         self.training, self.testing = sources(config.replace(device=str(here.device)))
         compiled: dict[str, Literal["auto"] | bool] = {"auto": "auto", "always": True, "never": False}
         self.update = Update(self.model, self.optimizer, compile=compiled[config.compile])
+        self.rescaled = [m for m in self.model.modules() if isinstance(m, RelativeContrast)]
         self.step, self.window, self.seconds, self.first_loss = 0, [0.0, 0.0], 0.0, math.nan
         self.last_saved: Path | None = None
 
@@ -203,6 +207,9 @@ class _Loop:
                 # The optimizer names the parameter whose gradient is not finite.
                 raise TrainingError(self._stopped(str(error))) from error
             self.step += 1
+            if self.step % _RESCALE_EVERY == 0:
+                for units in self.rescaled:
+                    units.rescale_()
             yield loss.item()
 
     def _set_rates(self) -> None:
