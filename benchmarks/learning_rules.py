@@ -2,7 +2,8 @@
 
     python -m benchmarks.learning_rules [--updates 3000] [--out runs/rules] [--workers 2]
 
-CAN with Table I's layers, pairs of equal contrast, always fresh, the rates falling along a cosine. Trained on nine
+CAN with Table I's layers, relative contrast and a learned temperature, pairs always fresh, the rates falling along a
+cosine. Trained on nine
 tenths of CIFAR-10's training images and measured on the other tenth (the test images are never seen). Rates are
 chosen first, for each rule, on rotation and integer translation; then the rule runs on the other tasks with the rate
 whose two errors have the smallest product.
@@ -24,7 +25,7 @@ from caunet.models import load_weights
 from caunet.reproduction.grid import run_grid
 from caunet.reproduction.recipes import Cell
 from caunet.reproduction.results import finished, read
-from caunet.training.config import TrainConfig
+from caunet.training.config import BEST, TrainConfig
 from caunet.training.records import read_metrics
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
@@ -38,7 +39,7 @@ RULES: dict[str, tuple[str, dict[str, Any], tuple[float, ...]]] = {
     "Adam on log W": ("can", {"rule": "multiplicative-adam"}, (0.02, 0.05, 0.1)),
     "both in one exponent": (
         "can",
-        {"rule": "multiplicative-adam", "rule_options": {"mix": 0.04}},
+        {"rule": "multiplicative-adam", "rule_options": BEST["can"]["rule_options"]},
         (0.025, 0.05, 0.1),
     ),
     "softplus, Adam": ("can-softplus", {}, (0.002, 0.005, 0.02)),
@@ -53,7 +54,7 @@ ROWS = [
     ("projective", "text"),
 ]
 CHOOSING = ROWS[:2]
-OPTIONS = {"contrast": 0.05, "response_scale": 30.0, "target_scale": True}
+OPTIONS = BEST["can"]["model_options"]
 
 
 def cell(rule: str, rate: float, task: str, protocol: str, updates: int) -> Cell:

@@ -179,9 +179,16 @@ BEST: dict[str, dict[str, Any]] = {
     "can": {
         **_SHARED,
         "rule": "multiplicative-adam",
-        "rule_options": {"mix": 0.04},
+        "rule_options": {"mix": 0.02},
         "rate_multiplicative": 0.05,
-        "model_options": {"contrast": 0.05, "response_scale": 30.0, "target_scale": True},
+        "model_options": {
+            "contrast": 1.0,
+            "relative": True,
+            "temperature": 1 / 3,
+            "learn_temperature": 4.0,
+            "response_scale": 30.0,
+            "target_scale": True,
+        },
     },
 }
 
