@@ -3,10 +3,9 @@
     python -m benchmarks.learning_rules [--updates 3000] [--out runs/rules] [--workers 2]
 
 CAN with Table I's layers, relative contrast and a learned temperature, pairs always fresh, the rates falling along a
-cosine. Trained on nine
-tenths of CIFAR-10's training images and measured on the other tenth (the test images are never seen). Rates are
-chosen first, for each rule, on rotation and integer translation; then the rule runs on the other tasks with the rate
-whose two errors have the smallest product.
+cosine. Trained on nine tenths of CIFAR-10's training images and measured on the other tenth (the test images are never
+seen). Rates are chosen first, for each rule, on rotation and integer translation; then the rule runs on the other tasks
+with the rate whose two errors have the smallest product.
 
 The runs are kept in --out: an interrupted benchmark goes on where it was, a finished one is read again.
 """

@@ -21,7 +21,7 @@ def result(task: str, model: str, error: float, seed: int = 0, protocol: str = "
         "data": "cifar10",
         "pairs": "fresh",
         "updates": 20_000,
-        "parameters": {"ctn": 692_205, "can-600": 661_905}.get(model, 331_005),
+        "parameters": {"ctn": 692_205, "can-wide": 689_820}.get(model, 331_005),
         "parameter_error": error,
     }
 
@@ -33,7 +33,7 @@ def test_the_grid_has_six_rows_in_two_sizes() -> None:
     assert ("translation", "release") in rows
     for row in rows:
         labels = [c.label for c in found if (c.config.task, c.config.protocol) == row]
-        expected = ["ctn", "bln", "bln-600", "can", "can-600"]
+        expected = ["ctn", "bln", "bln-wide", "can", "can-wide"]
         assert labels == ([*expected, "can-rank16"] if row[0] == "translation" else expected)
     names = [result_name(cell) for cell in found]
     assert len(set(names)) == len(names)
@@ -69,7 +69,7 @@ def test_tables_keep_sizes_apart_and_rows_too() -> None:
             result("rotation", "bln", 0.25),
             result("rotation", "can", 0.75),
             result("rotation", "can", 0.25, seed=1),
-            result("rotation", "can-600", 0.1),
+            result("rotation", "can-wide", 0.1),
             result("translation", "can", 0.2),
             result("translation", "can", 0.02, protocol="release"),
             result("translation", "can-rank16", 0.004, protocol="release"),

@@ -24,6 +24,8 @@ _BASES: dict[str, dict[str, Any]] = {
     "can": {"relation": "contrast-association", "learning_rule": "multiplicative"},
 }
 
+_WIDE = {"units": 512, "hidden": (300, 100, 100)}  # about 690,000 parameters, as CTN has
+
 # name: (base, changes, what it is for)
 _VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "ctn": ("ctn", {}, "concatenation network, Table I"),
@@ -31,6 +33,8 @@ _VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "can": ("can", {}, "contrast association network, Table I"),
     "can-600": ("can", {"units": 600}, "CAN of about CTN's size"),
     "bln-600": ("bln", {"units": 600}, "BLN of about CTN's size"),
+    "can-wide": ("can", _WIDE, "CAN of CTN's size that ends in CTN's own layers"),
+    "bln-wide": ("bln", _WIDE, "BLN of CTN's size that ends in CTN's own layers"),
     "can-no-competition": ("can", {"competition": "none"}, "decoder reads the matching errors themselves"),
     "can-wta": ("can", {"competition": "winner-take-all"}, "winner-take-all with softmin's gradient"),
     "can-projection": ("can", {"learning_rule": "projection"}, "Adam, then negative weights set to zero"),

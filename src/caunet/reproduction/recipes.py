@@ -50,9 +50,9 @@ CLAIM_TASKS = ("translation", "rotation")
 # The networks of the claims: the paper's three, and what they are held against.
 VARIANTS = (*MODELS, "can-no-competition", "can-wta", "can-projection", "bln-nonnegative", "bln-softmax")
 
-# Both size classes of the recipe best: Table I's layers, and CTN's number of parameters. On translation, where
-# four rank-one terms cannot represent a shift, CAN is also tried at a larger rank.
-SIZES = {"ctn": ("ctn",), "bln": ("bln", "bln-600"), "can": ("can", "can-600")}
+# Both size classes of the recipe best: Table I's layers; and CTN's number of parameters, in more units and in CTN's own
+# last layers. On translation, where four rank-one terms cannot represent a shift, CAN is also tried at a larger rank.
+SIZES = {"ctn": ("ctn",), "bln": ("bln", "bln-wide"), "can": ("can", "can-wide")}
 HIGHER_RANK = "can-rank16"
 
 
