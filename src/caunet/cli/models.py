@@ -9,7 +9,8 @@ __all__ = ["Models", "sizes"]
 REMARK = """\
 The paper calls its three networks essentially equal in size. With the layers of its Table I,
 CTN has about 691,000 weights and BLN and CAN have about 331,000
-({ctn:,} and {can:,} here, with biases and PReLUs); can-600 and bln-600 are of about CTN's size."""
+({ctn:,} and {can:,} here, with biases and PReLUs); can-600, bln-600, can-wide and
+bln-wide are of about CTN's size."""
 
 
 @dataclass(frozen=True)
