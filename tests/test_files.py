@@ -39,6 +39,18 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_a_place_that_cannot_be_written_is_named_as_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / ".out.png.x1y2.part"))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with pytest.raises(PermissionError) as refused, atomic_write(tmp_path / "out.png"):
+        pass
+    assert refused.value.filename == str(tmp_path / "out.png")
+
+
 def test_json_refuses_what_json_cannot_say(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "a.json", {"loss": float("nan")})

@@ -30,7 +30,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as error:  # it names the file beside, which nobody asked for
+        raise OSError(error.errno, error.strerror, str(path)) from error
     os.close(descriptor)
     temporary = Path(name)
     try:
