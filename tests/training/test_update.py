@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from caunet.models import create_model
 from caunet.nn import ContrastAssociation, Softmin
 from caunet.optim import HybridOptimizer
 from caunet.training.update import Update, can_compile
@@ -136,6 +137,20 @@ class TestTraced:
         torch.testing.assert_close(*losses, rtol=1e-5, atol=0)
         assert_same(*models, rtol=1e-5, atol=1e-7)
         assert len(traced) == 1
+
+    @pytest.mark.parametrize("name", ["can", "can-softplus", "can-exp", "can-wta", "can-full", "bln", "ctn"])
+    def test_networks_equal_eager(self, name, traced):
+        small = {} if name.startswith("ctn") else {"units": 4}
+        relative = {"relative": True, "learn_temperature": 4.0} if name in ("can", "can-softplus") else {}
+        made = [
+            create_model(name, "rotation", 3, seed=0, dtype=torch.float64, **small, **relative) for _ in "ab"
+        ]
+        for model, compiled in zip(made, (True, False), strict=True):
+            rule = {"rule": model.learning_rule} if model.learning_rule != "adam" else {}
+            run(
+                Update(model, HybridOptimizer.for_model(model, **rule), compile=compiled), 0, 3, torch.float64
+            )
+        assert_same(*made, rtol=1e-9, atol=1e-9)
 
     def test_rates_are_read_at_each_step_without_compiling_again(self, traced):
         models = network(), network()

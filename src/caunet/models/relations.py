@@ -38,7 +38,7 @@ class PositiveRelation(nn.Module):
         return weight.log() if self.parametrisation == "exp" else torch.expm1(weight).log()
 
     def _weight(self, name: str) -> Tensor:
-        theta = self.get_parameter(f"theta_{name}")
+        theta: Tensor = getattr(self, f"theta_{name}")  # under functional_call it is no nn.Parameter
         return theta.exp() if self.parametrisation == "exp" else nn.functional.softplus(theta)
 
     @property

@@ -148,12 +148,12 @@ class Update:
     def _gather(self) -> None:
         """Look up the optimizer's moments. Doing so at every step, in a cold cache, costs as much as a product."""
         optimizer = self.optimizer
-        self._params = [param for _, param, _ in self._slots]
+        self._params = [_vector(param) for _, param, _ in self._slots]
         self._moments: list[list[Tensor]] = []
         self._states: list[list[dict[str, Any]]] = [[] for _ in optimizer.param_groups]
         for _, param, g in self._slots:
             state = optimizer.moments_of(param, optimizer.param_groups[g])
-            self._moments.append([state[key] for key in MOMENTS] if state else [])
+            self._moments.append([_vector(state[key]) for key in MOMENTS] if state else [])
             if state:
                 self._states[g].append(state)
         self._state, self._entries = optimizer.state, len(optimizer.state)
@@ -170,7 +170,7 @@ class Update:
         threads = torch.get_num_threads()
         key = (make, plan, batch, x is y, self.model.training, threads)
         if key not in self._cache:
-            names = [name for name, _, _ in self._slots]
+            names = [(name, param.shape) for name, param, _ in self._slots]
             groups = [g for _, _, g in self._slots]
             function = make(_make_objective(self.model, self.loss, names), plan, groups)
             options = {**_INDUCTOR, "cpp.threads": threads}
@@ -227,9 +227,20 @@ def _own(function: Callable[..., Any]) -> Callable[..., Any]:
     return types.FunctionType(code, function.__globals__, code.co_name, None, function.__closure__)
 
 
-def _make_objective(model: nn.Module, loss: Loss, names: list[str]) -> Callable[..., Tensor]:
+def _vector(tensor: Tensor) -> Tensor:
+    """A 0-d tensor as one of length 1, in the same memory.
+
+    Compiled functions lose what they write into 0-d tensors of float64 (torch 2.13).
+    """
+    return tensor if tensor.ndim else tensor.detach().reshape(1)
+
+
+def _make_objective(
+    model: nn.Module, loss: Loss, names: list[tuple[str, torch.Size]]
+) -> Callable[..., Tensor]:
     def objective(values: list[Tensor], x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        return loss(functional_call(model, dict(zip(names, values, strict=True)), (x, y)), z)
+        named = {name: value.reshape(shape) for (name, shape), value in zip(names, values, strict=True)}
+        return loss(functional_call(model, named, (x, y)), z)
 
     return objective
 
