@@ -86,7 +86,7 @@ def error(run: Cell, out: Path) -> float:
     return math.inf if result is None else float(result["parameter_error"])
 
 
-def run_all(updates: int, out: Path, workers: int) -> dict[str, Any]:
+def run_all(rules: Sequence[str], updates: int, out: Path, workers: int) -> dict[str, Any]:
     def go(cells: Sequence[Cell]) -> None:
         def tell(state: Any) -> None:
             if state.latest is not None:
@@ -99,19 +99,19 @@ def run_all(updates: int, out: Path, workers: int) -> dict[str, Any]:
 
         run_grid(cells, out, workers=workers, listener=tell)
 
-    go([cell(r, rate, *row, updates) for row in CHOOSING for r in RULES for rate in RULES[r][2]])
+    go([cell(r, rate, *row, updates) for row in CHOOSING for r in rules for rate in RULES[r][2]])
     tried = {
         rule: {
             rate: [error(cell(rule, rate, *row, updates), out) for row in CHOOSING] for rate in RULES[rule][2]
         }
-        for rule in RULES
+        for rule in rules
     }
     chosen = {rule: min(rates, key=lambda rate: math.prod(rates[rate])) for rule, rates in tried.items()}
-    go([cell(rule, chosen[rule], *row, updates) for row in ROWS for rule in RULES])
+    go([cell(rule, chosen[rule], *row, updates) for row in ROWS for rule in rules])
     return {
         "updates": updates,
         "rates_tried": {rule: {str(k): v for k, v in rates.items()} for rule, rates in tried.items()},
-        "rules": {rule: describe(rule, chosen[rule], updates, out) for rule in RULES},
+        "rules": {rule: describe(rule, chosen[rule], updates, out) for rule in rules},
     }
 
 
@@ -191,11 +191,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument(
+        "--rules", nargs="+", choices=RULES, default=list(RULES), metavar="RULE", help="some of them"
+    )
     parser.add_argument("--updates", type=int, default=3_000)
     parser.add_argument("--out", type=Path, default=Path("runs/rules"))
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    results = run_all(options.updates, options.out, options.workers)
+    results = run_all(options.rules, options.updates, options.out, options.workers)
     print(markdown(results))
     draw(results).savefig(FIGURE, dpi=110)
     print(f"saved to {save('learning_rules', results)} and {FIGURE.relative_to(RESULTS.parents[1])}")
