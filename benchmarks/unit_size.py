@@ -24,7 +24,7 @@ FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "unit-size.png"
 
 # series -> changes of the network, one run each; rank 4 with 300 units and a learned temperature is in all of them
 SERIES: dict[str, list[dict[str, Any]]] = {
-    "rank 1, 2, 4, 8, 16, full (300 units)": [{"rank": r} for r in (1, 2, 4, 8, 16, None)],
+    "rank 1, 2, 4, 8, 16 (300 units)": [{"rank": r} for r in (1, 2, 4, 8, 16)],
     "75, 150, 300, 600 units (rank 4)": [{"units": u} for u in (75, 150, 300, 600)],
     "temperature 1, 0.1, 0.01, learned (300 units, rank 4)": [
         *({"temperature": t, "learn_temperature": 0.0} for t in (1.0, 0.1, 0.01)),
