@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from caunet.models.relations import build_competition, build_decoder, build_relation
 from caunet.models.spec import ModelSpec
+from caunet.nn import RelativeContrast
 
 __all__ = ["CONTRAST_FLOOR", "RelationNetwork", "equal_contrast"]
 
@@ -85,6 +86,11 @@ class RelationNetwork(nn.Module):
             return image.flatten(1)
         extracted: Tensor = self.features(image.reshape(-1, 1, side, side))
         return extracted.flatten(1)
+
+    def rescale_(self) -> None:
+        """Take out of the relation's weights the size that means nothing, if they have one; no answer changes."""
+        if isinstance(self.relation, RelativeContrast):
+            self.relation.rescale_()
 
     def parameter_count(self) -> int:
         """Number of learnable numbers.

@@ -24,7 +24,6 @@ from caunet.data.photometric import Photometric
 from caunet.errors import PeerError, TrainingError
 from caunet.evaluation import evaluate
 from caunet.models import RelationNetwork, create_model
-from caunet.nn import RelativeContrast
 from caunet.optim import HybridOptimizer
 from caunet.progress import Track, track
 from caunet.training.checkpoint import Checkpoint
@@ -161,7 +160,6 @@ class _Loop:
         self.training, self.testing = sources(config.replace(device=str(here.device)))
         compiled: dict[str, Literal["auto"] | bool] = {"auto": "auto", "always": True, "never": False}
         self.update = Update(self.model, self.optimizer, compile=compiled[config.compile])
-        self.rescaled = [m for m in self.model.modules() if isinstance(m, RelativeContrast)]
         self.step, self.window, self.seconds, self.first_loss = 0, [0.0, 0.0], 0.0, math.nan
         self.last_saved: Path | None = None
 
@@ -208,8 +206,7 @@ class _Loop:
                 raise TrainingError(self._stopped(str(error))) from error
             self.step += 1
             if self.step % _RESCALE_EVERY == 0:
-                for units in self.rescaled:
-                    units.rescale_()
+                self.model.rescale_()
             yield loss.item()
 
     def _set_rates(self) -> None:
