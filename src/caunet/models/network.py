@@ -57,6 +57,8 @@ class RelationNetwork(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Infer z (B, dim) from patches x and y, each (B, patch, patch) or (B, patch * patch)."""
         responses = self.units(x, y)
+        if self.model_spec.response_center:
+            responses = responses - 1 / self.model_spec.units  # they sum to 1
         if self.model_spec.response_scale != 1:
             responses = responses * self.model_spec.response_scale
         z: Tensor = self.decoder(responses)

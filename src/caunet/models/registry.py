@@ -24,7 +24,11 @@ _BASES: dict[str, dict[str, Any]] = {
     "can": {"relation": "contrast-association", "learning_rule": "multiplicative"},
 }
 
-_WIDE = {"units": 512, "hidden": (300, 100, 100)}  # about 690,000 parameters, as CTN has
+# About 690,000 parameters, as CTN has: CAUs gain more by rank than by number, bilinear units by number.
+_WIDE: dict[str, dict[str, Any]] = {
+    "can": {"units": 156, "rank": 16, "hidden": (300, 100, 100)},
+    "bln": {"units": 512, "rank": 4, "hidden": (300, 100, 100)},
+}
 
 # name: (base, changes, what it is for)
 _VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -33,8 +37,8 @@ _VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "can": ("can", {}, "contrast association network, Table I"),
     "can-600": ("can", {"units": 600}, "CAN of about CTN's size"),
     "bln-600": ("bln", {"units": 600}, "BLN of about CTN's size"),
-    "can-wide": ("can", _WIDE, "CAN of CTN's size that ends in CTN's own layers"),
-    "bln-wide": ("bln", _WIDE, "BLN of CTN's size that ends in CTN's own layers"),
+    "can-wide": ("can", _WIDE["can"], "CAN of CTN's size that ends in CTN's own layers"),
+    "bln-wide": ("bln", _WIDE["bln"], "BLN of CTN's size that ends in CTN's own layers"),
     "can-no-competition": ("can", {"competition": "none"}, "decoder reads the matching errors themselves"),
     "can-wta": ("can", {"competition": "winner-take-all"}, "winner-take-all with softmin's gradient"),
     "can-projection": ("can", {"learning_rule": "projection"}, "Adam, then negative weights set to zero"),
@@ -56,7 +60,7 @@ _OVERRIDES: dict[str, frozenset[str]] = {
     ),
     "can": frozenset(
         {"units", "rank", "hidden", "bias", "competition", "temperature", "response_scale", "parametrisation"}
-        | {"learning_rule", "contrast", "relative", "learn_temperature", "target_scale"}
+        | {"learning_rule", "contrast", "relative", "learn_temperature", "target_scale", "response_center"}
     ),
 }
 
@@ -110,7 +114,7 @@ def create_model(
             random state untouched. ``generator`` (on the CPU) does the same from where it stands.
         device, dtype: of the network.
         **overrides: ``units, rank, hidden, bias, competition, temperature, learn_temperature, contrast, relative,
-            response_scale, normalisation, nonnegative, parametrisation, learning_rule`` as in
+            response_scale, response_center, normalisation, nonnegative, parametrisation, learning_rule`` as in
             :class:`caunet.models.ModelSpec`, and ``target_scale=True``: outputs in units of half the task's range,
             about its middle.
 

@@ -70,6 +70,8 @@ class ModelSpec:
     None leaves pixels as they are."""
     response_scale: float = 1.0
     """Multiplies what the competition (or normalisation) yields before the decoder sees it."""
+    response_center: bool = False
+    """Contrast association with a competition: the decoder sees responses less their mean, which is 1 / units."""
     nonnegative: bool = False
     """Bilinear units: weights kept at or above zero. (Those of contrast association always are.)"""
     parametrisation: str = "direct"
@@ -99,7 +101,7 @@ class ModelSpec:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
                 raise ValueError(f"{field} takes a positive number, got {value!r}")
-        for field in ("bias", "nonnegative", "relative"):
+        for field in ("bias", "nonnegative", "relative", "response_center"):
             if not isinstance(getattr(self, field), bool):
                 raise ValueError(f"{field} takes True or False, got {getattr(self, field)!r}")
         if self.parametrisation != "direct" and not self.constrained:
@@ -111,6 +113,9 @@ class ModelSpec:
             raise ValueError(
                 f"learn_temperature goes with competition 'softmin' alone, got {self.competition!r}"
             )
+
+        if self.response_center and (self.relation != "contrast-association" or self.competition == "none"):
+            raise ValueError("response_center goes with a competition: responses have no known mean without one")
 
     @property
     def constrained(self) -> bool:

@@ -6,6 +6,8 @@ are fused with everything around them, in half the time. The polynomials are min
 reweighted least squares) whose errors lie below those of float32 itself.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -60,7 +62,10 @@ def exp2_float32(x: Tensor) -> Tensor:
 
 
 def _polynomial(coefficients: tuple[float, ...], t: Tensor) -> Tensor:
-    value = torch.full_like(t, coefficients[0])
-    for coefficient in coefficients[1:]:
-        value = value * t + coefficient
-    return value
+    """Estrin's scheme: by pairs, in steps that need not wait for each other as those of Horner's do."""
+    terms: list[Any] = list(reversed(coefficients))
+    while len(terms) > 1:
+        pairs = [low + high * t for low, high in zip(terms[::2], terms[1::2], strict=False)]
+        terms = pairs + terms[2 * len(pairs) :]
+        t = t * t
+    return terms[0]  # type: ignore[no-any-return]

@@ -189,6 +189,8 @@ _INDUCTOR: dict[str, str | int | bool | Callable[..., Any]] = {
     "cpp_wrapper": True,
     # Sums of a matrix product and a cheap term are not to become addmm, which first copies that term.
     "pattern_matcher": False,
+    # Rows of 121 are fifteen vectors and one number: that one by itself is cheaper than as a masked vector.
+    "cpp.enable_loop_tail_vec": False,
     # a * b + c in one instruction, in the polynomials of the rules above all.
     "cpp.enable_floating_point_contract_flag": "fast",
 }
