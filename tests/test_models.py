@@ -167,6 +167,18 @@ def test_relative_contrast_and_a_learned_temperature(rank: int | None, tmp_path:
     assert torch.equal(load_weights(tmp_path / "relative.safetensors")(x, y), model(x, y))
 
 
+@pytest.mark.parametrize("competition", ["softmin", "winner-take-all"])
+def test_centred_responses(competition: str, tmp_path: Path) -> None:
+    options = {"units": 8, "competition": competition, "response_scale": 3.0, "response_center": True}
+    model = create_model("can", "rotation", 5, seed=0, **options)
+    x, y = _patches(6, 5)
+    responses = model.units(x, y)
+    torch.testing.assert_close(responses.mean(1), torch.full((6,), 1 / 8))  # which is what is taken off
+    torch.testing.assert_close(model(x, y), model.decoder(3 * (responses - responses.mean(1, keepdim=True))))
+    save_weights(model, tmp_path / "centred.safetensors")
+    assert torch.equal(load_weights(tmp_path / "centred.safetensors")(x, y), model(x, y))
+
+
 def test_competitions_and_normalisations() -> None:
     x, y = _patches(6, 5)
     bare = create_model("can-no-competition", "rotation", 5, seed=0)
@@ -432,6 +444,9 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
             "learn_temperature goes with competition 'softmin'",
         ),
         ({"relative": 1}, "relative takes True or False, got 1"),
+        ({"response_center": 1}, "response_center takes True or False, got 1"),
+        ({"response_center": True, "competition": "none"}, "response_center goes with a competition"),
+        ({"name": "bln", "response_center": True}, "override of bln takes"),
         ({"bias": "no"}, "bias takes True or False"),
         ({"name": "bln", "parametrisation": "exp"}, "either sign"),
         ({"feature_size": 4}, "feature_size goes with features"),

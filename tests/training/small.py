@@ -68,14 +68,21 @@ def run_and_die(folder: Path, calls: int) -> None:
     run(folder)
 
 
-def join(rank: int, port: int, folder: Path, fault: str, answers: "Queue[tuple[int, str, str]]") -> None:
+def join(
+    rank: int,
+    port: int,
+    folder: Path,
+    fault: str,
+    changes: dict[str, Any],
+    answers: "Queue[tuple[int, str, str]]",
+) -> None:
     """Be process ``rank`` of two that train together, with a ``fault``, and answer how it ended."""
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     _break(fault, rank)
     try:
-        result = run(folder, updates=200, dtype="float64", checkpoint_every=20)
+        result = run(folder, **{"updates": 200, "dtype": "float64", "checkpoint_every": 20, **changes})
         answers.put((rank, "finished" if result.finished else "interrupted", str(result.step)))
-    except CaunetError as error:
+    except (CaunetError, ValueError) as error:
         answers.put((rank, type(error).__name__, str(error)))
 
 

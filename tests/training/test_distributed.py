@@ -9,11 +9,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
 from caunet.cli import main
 from caunet.errors import DataError
@@ -39,14 +42,15 @@ def _torchrun(*command: str, restarts: int = 0) -> subprocess.CompletedProcess[s
     )
 
 
-def _two(folder: Path, fault: str = "") -> list[tuple[str, str]]:
+def _two(folder: Path, fault: str = "", **changes: Any) -> list[tuple[str, str]]:
     """How each of two processes ended; both must end long before a connection times out."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     answers = _SERVER.Queue()
     processes = [
-        _SERVER.Process(target=small.join, args=(rank, port, folder, fault, answers)) for rank in (0, 1)
+        _SERVER.Process(target=small.join, args=(rank, port, folder, fault, changes, answers))
+        for rank in (0, 1)
     ]
     for process in processes:
         process.start()
@@ -65,15 +69,19 @@ def _losses(folder: Path) -> list[float]:
     return [line["loss"] for line in read_metrics(folder / "metrics.jsonl") if "loss" in line]
 
 
-@given(batch=st.integers(1, 300), size=st.integers(1, 9))
-@settings(deadline=None, max_examples=50)
+@given(batch=st.integers(1, 60), size=st.integers(1, 9))
+@settings(deadline=None, max_examples=30)
 def test_shares_cover_the_batch_once(batch: int, size: int) -> None:
+    source, _ = small.sources(small.config())
     if batch < size:
-        with pytest.raises(ValueError, match="batch takes at least one pair a process"):
-            World(0, size).share(batch)
+        with pytest.raises(ValueError, match="rank takes 0 <= rank < world <= batch"):
+            next(source.stream(0, 1, batch, world=size))
         return
-    taken = [i for rank in range(size) for i in range(batch)[World(rank, size).share(batch)]]
-    assert taken == list(range(batch))
+    whole = next(source.stream(0, 1, batch))
+    shares = [next(source.stream(0, 1, batch, rank=rank, world=size)) for rank in range(size)]
+    assert max(len(share.z) for share in shares) - min(len(share.z) for share in shares) <= 1
+    for name in ("x", "y", "z"):
+        assert torch.equal(torch.cat([getattr(share, name) for share in shares]), getattr(whole, name))
 
 
 def test_alone_a_failure_is_what_it_was() -> None:
@@ -118,6 +126,28 @@ def test_two_processes_learn_as_one(tmp_path: Path, alone: Path) -> None:
     assert two == pytest.approx(one, rel=1e-5)
     results = [json.loads((folder / "result.json").read_text()) for folder in (alone, tmp_path / "two")]
     assert results[1]["parameter_error"] == pytest.approx(results[0]["parameter_error"], rel=1e-4)
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_in_ordered_parts_two_processes_give_the_bits_of_one(tmp_path: Path, shards: int) -> None:
+    changes = {"shards": shards, "updates": 200, "dtype": "float32"}
+    assert _two(tmp_path / "two", **changes) == [("finished", "200")] * 2
+    small.run(tmp_path / "one", **changes)
+    assert _losses(tmp_path / "two") == _losses(tmp_path / "one")
+    one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "two"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_ordered_parts_are_the_same_gradient(tmp_path: Path, alone: Path) -> None:
+    small.run(tmp_path / "run", updates=200, dtype="float64", checkpoint_every=20, shards=5)
+    assert _losses(tmp_path / "run") == pytest.approx(_losses(alone), rel=1e-5)
+
+
+def test_parts_must_divide(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"shards takes a divisor of batch \(20\), got 3"):
+        small.config(shards=3)
+    ends = _two(tmp_path / "run", shards=5)
+    assert ends[0] == ("ValueError", "shards takes a multiple of the number of processes (2), got 5")
 
 
 def test_a_killed_process_is_restarted_and_the_run_goes_on(tmp_path: Path, alone: Path) -> None:

@@ -115,7 +115,9 @@ class ModelSpec:
             )
 
         if self.response_center and (self.relation != "contrast-association" or self.competition == "none"):
-            raise ValueError("response_center goes with a competition: responses have no known mean without one")
+            raise ValueError(
+                "response_center goes with a competition: responses have no known mean without one"
+            )
 
     @property
     def constrained(self) -> bool:

@@ -40,7 +40,17 @@ _CHOICES = {
     "compile": get_args(Compile),
     "dtype": get_args(Precision),
 }
-_POSITIVE = ("per_image", "patch", "batch", "updates", "decay_every", "log_every", "test_every", "test_pairs")
+_POSITIVE = (
+    "per_image",
+    "patch",
+    "batch",
+    "shards",
+    "updates",
+    "decay_every",
+    "log_every",
+    "test_every",
+    "test_pairs",
+)
 _RATES = ("rate", "rate_multiplicative", "decay", "epsilon")
 
 
@@ -76,6 +86,9 @@ class TrainConfig:
     """Side of a patch in pixels."""
     batch: int = 100
     """Pairs in an update (over all processes together)."""
+    shards: int = 1
+    """Parts of equal size that each batch's gradient is added up from, in order: a run on any number of processes
+    that divides it then gives the same bits. Costs speed; 1 lets every process take its share at once."""
     updates: int = 200_000
     """Number of updates."""
     rate: float = 0.005
@@ -122,6 +135,8 @@ class TrainConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} takes a whole number of at least 1, got {value!r}")
+        if self.batch % self.shards:
+            raise ValueError(f"shards takes a divisor of batch ({self.batch}), got {self.shards}")
         if not isinstance(self.checkpoint_every, int) or self.checkpoint_every < 0:
             raise ValueError(
                 f"checkpoint_every takes a whole number of at least 0, got {self.checkpoint_every!r}"

@@ -1,22 +1,24 @@
 """One process or several: the same loop, the same global batch, the same samples in it.
 
 Under ``torchrun`` each process takes its slice of every global batch and the gradients are summed with the weight
-of the slice, so the update is the one a single process would make up to the order of additions. One process
-leads: it alone reads and writes the run's directory, and what it found or what went wrong is told to the others.
+of the slice, so the update is the one a single process would make up to the order of additions (which can be fixed,
+too: :attr:`caunet.training.TrainConfig.shards`). One process leads: it alone reads and writes the run's directory,
+and what it found or what went wrong is told to the others.
 """
 
 import contextlib
+import functools
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from caunet.errors import PeerError, TrainingError
 
@@ -47,31 +49,26 @@ class World:
         """Whether this process writes files and talks."""
         return self.rank == 0
 
-    def share(self, batch: int) -> slice:
-        """This process's slice of a global batch; sizes differ by at most one.
+    def add_up(self, parts: Sequence[Tensor], in_order: bool = False) -> Tensor:
+        """The sum of the ``parts`` (tensors of one shape) of all processes.
 
-        >>> [World(rank, 3).share(100) for rank in range(3)]
-        [slice(0, 34, None), slice(34, 67, None), slice(67, 100, None)]
+        Args:
+            parts: as many in every process.
+            in_order: add the first part of the first process to its second, and so on to the last part of the last:
+                so that the bits do not depend on which process has which parts. It takes a message of the size of all
+                parts to every process.
         """
-        if batch < self.size:
-            raise ValueError(
-                f"batch takes at least one pair a process, got {batch} for {self.size} processes"
-            )
-        small, larger = divmod(batch, self.size)
-        start = self.rank * small + min(self.rank, larger)
-        return slice(start, start + small + (self.rank < larger))
-
-    def reduce_gradients(self, parameters: Iterable[nn.Parameter], loss: Tensor, weight: float) -> Tensor:
-        """Sum gradients and loss over the processes, each with its ``weight`` (its share of the batch)."""
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        flat = torch.cat([loss.detach().reshape(1), *(g.reshape(-1) for g in gradients)]) * weight
-        with _others():
-            dist.all_reduce(flat)  # one message: these networks are small, latency is what costs
-        start = 1
-        for gradient in gradients:
-            gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
-            start += gradient.numel()
-        return flat[0]
+        total = torch.stack(list(parts))
+        if in_order and self.size > 1:
+            gathered = [torch.empty_like(total) for _ in range(self.size)]
+            with _others():
+                dist.all_gather(gathered, total)
+            total = torch.cat(gathered)
+        total = functools.reduce(torch.add, total.unbind())
+        if self.size > 1 and not in_order:
+            with _others():
+                dist.all_reduce(total)
+        return total
 
     def any(self, flag: bool) -> bool:
         """Whether ``flag`` is set in any process."""

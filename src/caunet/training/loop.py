@@ -10,16 +10,16 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, cast
 
 import torch
-from torch import nn
+from torch import Tensor
 
-from caunet.data import PairSource, load_images
+from caunet.data import Pairs, PairSource, load_images
 from caunet.data.photometric import Photometric
 from caunet.errors import PeerError, TrainingError
 from caunet.evaluation import evaluate
@@ -155,6 +155,14 @@ class _Loop:
 
     def __init__(self, config: TrainConfig, run: Run, here: World, sources: Sources, progress: bool) -> None:
         self.config, self.run, self.here, self.progress = config, run, here, progress
+        if config.batch < here.size:
+            raise ValueError(
+                f"batch takes at least one pair a process, got {config.batch} for {here.size} processes"
+            )
+        if config.shards > 1 and config.shards % here.size:
+            raise ValueError(
+                f"shards takes a multiple of the number of processes ({here.size}), got {config.shards}"
+            )
         self.model = _build(config).to(here.device, getattr(torch, config.dtype))
         self.optimizer = make_optimizer(self.model, config)
         self.training, self.testing = sources(config.replace(device=str(here.device)))
@@ -186,20 +194,16 @@ class _Loop:
     def _updates(self) -> Iterator[float]:
         """Make one update after the other and yield its loss."""
         config, here = self.config, self.here
-        share = here.share(config.batch)
-        weight = (share.stop - share.start) / config.batch
-        parameters: Sequence[nn.Parameter] = list(self.model.parameters())
         batches = self.training.stream(
             self.step, config.updates, config.batch, config.order, rank=here.rank, world=here.size
         )
         for pairs in batches:
             self._set_rates()
             try:
-                if here.size == 1:
+                if here.size == config.shards == 1:
                     loss = self.update(pairs.x, pairs.y, pairs.z)
                 else:
-                    loss = self.update.gradients(pairs.x, pairs.y, pairs.z)
-                    loss = here.reduce_gradients(parameters, loss, weight)
+                    loss = self._gradients(pairs)
                     self.update.apply()
             except FloatingPointError as error:
                 # The optimizer names the parameter whose gradient is not finite.
@@ -208,6 +212,23 @@ class _Loop:
             if self.step % _RESCALE_EVERY == 0:
                 self.model.rescale_()
             yield loss.item()
+
+    def _gradients(self, pairs: Pairs) -> Tensor:
+        """Set the gradients of the whole batch, of which ``pairs`` are this process's, and return its loss."""
+        count = max(self.config.shards // self.here.size, 1)
+        parameters = list(self.model.parameters())
+        parts = []
+        for x, y, z in zip(*(t.chunk(count) for t in pairs), strict=True):
+            loss = self.update.gradients(x, y, z)
+            gradients = [p.grad.reshape(-1) for p in parameters if p.grad is not None]
+            # One message: these networks are small, latency is what costs.
+            parts.append(torch.cat([loss.detach().reshape(1), *gradients]) * (len(x) / self.config.batch))
+        loss, total = self.here.add_up(parts, in_order=self.config.shards > 1).tensor_split([1])
+        for p in parameters:
+            if p.grad is not None:
+                own, total = total.tensor_split([p.numel()])
+                p.grad.copy_(own.view_as(p))
+        return loss[0]
 
     def _set_rates(self) -> None:
         factor = self.config.rate_factor(self.step)
