@@ -26,7 +26,8 @@ FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "learned-rotation.png"
 def tuned(model: RelationNetwork, source: PairSource) -> tuple[list[int], Tensor]:
     """The unit that stands out most above its own mean response at each angle, and all units' responses over theirs.
 
-    On rotation the softmin is soft and a few units have the largest response almost always; what tells the angle is how the responses of all units deviate from their means. Bins are of 3 degrees.
+    On rotation the softmin is soft and a few units have the largest response almost always; what tells the angle is
+    how the responses of all units deviate from their means. Bins are of 3 degrees.
     """
     pairs = source.batch(0, torch.arange(30_000))
     with torch.no_grad():
