@@ -14,7 +14,10 @@ Differences from the paper's equation (mul_update):
 * bfloat16 and float16 weights are updated in float32 and rounded once.
 """
 
+import contextlib
 import math
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -29,6 +32,7 @@ __all__ = [
     "multiplicative_",
     "multiplicative_adam_",
     "projection_",
+    "to_be_compiled",
 ]
 
 Number = float | Tensor
@@ -182,9 +186,23 @@ def _scale_(weight: Tensor, power: Tensor) -> None:
     torch.maximum(scaled.to(weight.dtype), weight.clamp_(max=limits.tiny), out=weight)
 
 
+_TO_BE_COMPILED = ContextVar("to_be_compiled", default=False)
+
+
+@contextlib.contextmanager
+def to_be_compiled() -> Iterator[None]:
+    """Inside it, rules are traced into a graph that will be compiled: they take the forms that are faster there."""
+    token = _TO_BE_COMPILED.set(True)
+    try:
+        yield
+    finally:
+        _TO_BE_COMPILED.reset(token)
+
+
 def _written_out(values: Tensor) -> bool:
     """Whether powers are better written out than called: where they are compiled into one loop on a CPU."""
-    return torch.compiler.is_compiling() and values.dtype == torch.float32 and values.device.type == "cpu"
+    compiled = torch.compiler.is_compiling() or _TO_BE_COMPILED.get()
+    return compiled and values.dtype == torch.float32 and values.device.type == "cpu"
 
 
 def _subtract_(weight: Tensor, change: Tensor) -> None:
