@@ -149,6 +149,18 @@ class TestTraced:
             )
         assert_same(*made, rtol=1e-9, atol=1e-9)
 
+    def test_padded_products_are_the_same_numbers(self, traced):
+        models = [create_model("can", "rotation", 7, units=4, seed=0, dtype=torch.float64) for _ in "ab"]
+        x, y = torch.rand(2, 8, 7, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        for model, compiled in zip(models, (True, False), strict=True):
+            update = Update(model, HybridOptimizer.for_model(model), compile=compiled)
+            for _ in range(3):
+                update(x, y, x[:, :1, 0])
+        assert_same(*models, rtol=1e-9, atol=1e-9)
+        padded = traced[0].graph.find_nodes(op="call_function", target=torch.ops.aten.constant_pad_nd.default)
+        assert len(padded) == 4  # those of u, v and the sums of their rows; 49 columns
+        assert {tuple(node.args[1]) for node in padded} == {(0, 15)}
+
     def test_rates_are_read_at_each_step_without_compiling_again(self, traced):
         models = network(), network()
         for model, compiled in zip(models, (True, False), strict=True):
