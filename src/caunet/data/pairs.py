@@ -175,9 +175,9 @@ class PairSource:
             last = min(stop, step + ahead, (step // epoch_steps + 1) * epoch_steps)
             planned = [self.schedule(i, batch, order) for i in range(step, last)]
             index = torch.cat([part[first : first + count] for _, part in planned])
-            made = self.bytes(planned[0][0], index)
+            made = self._dress(*self.bytes(planned[0][0], index))
             for part in _slices(len(index), count):
-                yield self._dress(*(t[part] for t in made))
+                yield Pairs(*(t[part] for t in made))
             step = last
 
     def _dress(self, x: Tensor, y: Tensor, z: Tensor) -> Pairs:
