@@ -43,8 +43,6 @@ class Outcome:
 
 def make_trainer() -> Trainer:
     """The real thing: :func:`caunet.training.train`, resuming, with the last pairs remembered."""
-    import torch
-
     from caunet.training.loop import load_sources, train
 
     remembered: dict[tuple[object, ...], Any] = {}
@@ -56,8 +54,6 @@ def make_trainer() -> Trainer:
                 remembered[cell.pairs] = load_sources(config)
             return remembered[cell.pairs]
 
-        # Each network compiles its own update, and the compiler refuses after eight of the same function.
-        torch.compiler.reset()
         return train(cell.config, folder, resume="auto", progress=False, sources=sources).finished
 
     return run

@@ -29,7 +29,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def can_compile(device: torch.device | str = "cpu") -> bool:
-    """Whether ``torch.compile`` has what it needs: for the CPU a C++ compiler (``$CXX`` or a usual name)."""
+    """Whether PyTorch's compiler has what it needs: for the CPU a C++ compiler (``$CXX`` or a usual name)."""
     if torch.device(device).type != "cpu":
         from torch.utils._triton import has_triton
 
