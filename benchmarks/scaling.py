@@ -42,17 +42,18 @@ def speed(lines: list[dict[str, Any]]) -> float:
     return float((last["step"] - first["step"]) / (last["seconds"] - first["seconds"]))
 
 
-def curves(place: Path, dtype: str) -> dict[str, Any]:
+# The curves: as usual in both precisions, and with gradients added in a fixed order.
+CURVES = {
+    "float64": ("--dtype", "float64"),
+    "float32": (),
+    "float32, 2 shards": ("--shards", "2"),
+}
+
+
+def curves(place: Path, name: str) -> dict[str, Any]:
     """The largest relative difference of the losses of one process and of two, up to some updates."""
-    one, two = (
-        [
-            line["loss"]
-            for line in run(
-                place / f"{dtype}{n}", n, 1, "--updates", "200", "--log-every", "1", "--dtype", dtype
-            )
-        ]
-        for n in (1, 2)
-    )
+    options = ("--updates", "200", "--log-every", "1", *CURVES[name])
+    one, two = ([line["loss"] for line in run(place / f"{name}{n}", n, 1, *options)] for n in (1, 2))
     apart = [abs(a - b) / abs(a) for a, b in zip(one, two, strict=True)]
     return {f"up_to_{n}_updates": max(apart[:n]) for n in (1, 10, 50, 100, 200)}
 
@@ -68,7 +69,7 @@ def main() -> None:
     results: dict[str, Any] = {"environment": harness.environment(), "updates": options.updates}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        results["loss_relative_difference"] = {d: curves(place, d) for d in ("float64", "float32")}
+        results["loss_relative_difference"] = {name: curves(place, name) for name in CURVES}
         print(results["loss_relative_difference"], flush=True)
         found: dict[str, list[float]] = {name: [] for name in WAYS}
         for number in range(options.rounds):
