@@ -113,7 +113,6 @@ class ModelSpec:
             raise ValueError(
                 f"learn_temperature goes with competition 'softmin' alone, got {self.competition!r}"
             )
-
         if self.response_center and (self.relation != "contrast-association" or self.competition == "none"):
             raise ValueError(
                 "response_center goes with a competition: responses have no known mean without one"

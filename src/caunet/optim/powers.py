@@ -68,4 +68,5 @@ def _polynomial(coefficients: tuple[float, ...], t: Tensor) -> Tensor:
         pairs = [low + high * t for low, high in zip(terms[::2], terms[1::2], strict=False)]
         terms = pairs + terms[2 * len(pairs) :]
         t = t * t
-    return terms[0]  # type: ignore[no-any-return]
+    value: Tensor = terms[0]
+    return value
