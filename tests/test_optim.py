@@ -262,6 +262,30 @@ class TestRefusals:
             for name, value in entry.items():
                 assert torch.equal(torch.as_tensor(after["state"][key][name]), torch.as_tensor(value))
 
+    @pytest.mark.parametrize("size", [9, 30_000])  # added up together, and by itself
+    @pytest.mark.parametrize("where", [0, -1])
+    def test_gradient_that_is_not_finite_among_others(self, size, where):
+        params = [parameter(size, seed=1), parameter(30_000, seed=2), parameter(3, seed=3)]
+        before = [p.detach().clone() for p in params]
+        grads = [torch.ones_like(p) for p in params]
+        grads[0][where] = float("nan")
+        with pytest.raises(FloatingPointError, match="gradient of parameter 0 of group 0"):
+            MultiplicativeUpdate(params).apply_gradients(grads)
+        assert all(torch.equal(p, old) for p, old in zip(params, before, strict=True))
+
+    def test_gradients_that_are_handed_over(self):
+        ours, theirs = ([parameter(4, seed=1), parameter(3, seed=2)] for _ in range(2))
+        grads = gradients((4,), 1)
+        MultiplicativeUpdate(ours).apply_gradients([*grads, None])
+        theirs[0].grad = grads[0]
+        MultiplicativeUpdate(theirs).step()
+        assert all(torch.equal(p, q) for p, q in zip(ours, theirs, strict=True))
+        assert torch.equal(ours[1], parameter(3, seed=2))
+        with pytest.raises(ValueError, match="grads must be one for each of 2 parameters, got 1"):
+            MultiplicativeUpdate(ours).apply_gradients(grads)
+        with pytest.raises(ValueError, match=r"grads\[1\] must have shape \(3,\), got \(4,\)"):
+            MultiplicativeUpdate(ours).apply_gradients([*grads, *grads])
+
     def test_sum_of_gradients_may_overflow(self):
         w = parameter(4)
         run(MultiplicativeUpdate([w]), [w], [torch.full((4,), 3e38)])

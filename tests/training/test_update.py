@@ -114,6 +114,25 @@ class TestEager:
         with pytest.raises(ValueError, match="optimizer must hold parameters of model"):
             Update(network(), optimizer)
 
+    def test_refuses_a_target_that_would_be_broadcast(self):
+        model = network()
+        update = Update(model, HybridOptimizer.for_model(model), compile=False)
+        x, y, z = batch(0)
+        shapes = rf"z must have the shape of the estimate, \({len(z)}, {z.shape[1]}\), got \({len(z)},\)"
+        with pytest.raises(ValueError, match=shapes):
+            update(x, y, z[:, 0])
+
+    def test_leaves_the_gradients_of_its_owner_alone(self):
+        model = network()
+        kept = [torch.full_like(p, 7.0) for p in model.parameters()]
+        for p, grad in zip(model.parameters(), kept, strict=True):
+            p.grad = grad
+        Update(model, HybridOptimizer.for_model(model), compile=False)(*batch(0))
+        twin = network()
+        Update(twin, HybridOptimizer.for_model(twin), compile=False)(*batch(0))
+        assert_same(model, twin, rtol=0, atol=0)
+        assert all(p.grad is grad for p, grad in zip(model.parameters(), kept, strict=True))
+
     def test_auto_without_a_compiler_is_eager(self, monkeypatch):
         monkeypatch.setenv("CXX", "no-such-compiler")
         model = network()

@@ -6,7 +6,7 @@ changed nothing.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, overload
 
@@ -67,13 +67,32 @@ class RuleOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self.check_gradients()
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            if params:
-                grads: list[Any] = [p.grad for p in params]
-                apply_rule(group, params, grads, [self.moments_of(p, group) for p in params])
+        self.apply_gradients([p.grad for group in self.param_groups for p in group["params"]])
         return loss
+
+    def apply_gradients(self, grads: Sequence[Tensor | None]) -> None:
+        """:meth:`step` with gradients that are handed over instead of those that the parameters hold.
+
+        Args:
+            grads: one for each parameter, in the order of the groups; None leaves its parameter as it is.
+
+        >>> import torch
+        >>> from caunet.optim import MultiplicativeUpdate
+        >>> w = torch.ones(2)
+        >>> MultiplicativeUpdate([w]).apply_gradients([torch.tensor([1.0, -1.0])])
+        >>> w
+        tensor([0.7943, 1.2589])
+        """
+        self._check_gradients(grads)
+        rest = iter(grads)
+        with torch.no_grad():
+            for group in self.param_groups:
+                pairs = [
+                    (p, grad) for p, grad in zip(group["params"], rest, strict=False) if grad is not None
+                ]
+                if pairs:
+                    params, given = zip(*pairs, strict=True)
+                    apply_rule(group, params, given, [self.moments_of(p, group) for p in params])
 
     def moments_of(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """The state of a parameter, begun at zero when there is none yet."""
@@ -86,26 +105,39 @@ class RuleOptimizer(Optimizer):
                 state[key] = torch.zeros_like(param, dtype=compute_dtype(param.dtype))
         return state
 
-    def check_gradients(self) -> None:
-        """Raise if a gradient is sparse or not finite; see :meth:`step`."""
-        named = [
-            (_name(group, i, g), p.grad)
-            for g, group in enumerate(self.param_groups)
-            for i, p in enumerate(group["params"])
-            if p.grad is not None
+    def _check_gradients(self, grads: Sequence[Tensor | None]) -> None:
+        """Raise if these are not gradients of the parameters, or one is sparse or not finite; see :meth:`step`."""
+        params = [p for group in self.param_groups for p in group["params"]]
+        if len(grads) != len(params):
+            raise ValueError(f"grads must be one for each of {len(params)} parameters, got {len(grads)}")
+        for i, (p, grad) in enumerate(zip(params, grads, strict=True)):
+            if grad is not None and grad.shape != p.shape:
+                raise ValueError(f"grads[{i}] must have shape {tuple(p.shape)}, got {tuple(grad.shape)}")
+        given = [grad for grad in grads if grad is not None]
+        if any(grad.is_sparse for grad in given):
+            name = self._names(grads, lambda grad: grad.is_sparse)[0]
+            raise RuntimeError(
+                f"{type(self).__name__} does not take sparse gradients, and {name} has one;"
+                " build its layer with sparse=False"
+            )
+        if _surely_finite(given):
+            return
+        bad = self._names(grads, lambda grad: not bool(torch.isfinite(grad).all()))
+        if bad:
+            raise FloatingPointError(
+                f"the gradient of {', '.join(bad)} is not finite; no weight was changed by this step"
+            )
+
+    def _names(self, grads: Sequence[Tensor | None], wanted: Callable[[Tensor], bool]) -> list[str]:
+        """What to call the parameters whose gradients are ``wanted``."""
+        places = [
+            (group, i, g) for g, group in enumerate(self.param_groups) for i in range(len(group["params"]))
         ]
-        for name, grad in named:
-            if grad.is_sparse:
-                raise RuntimeError(
-                    f"{type(self).__name__} does not take sparse gradients, and {name} has one;"
-                    " build its layer with sparse=False"
-                )
-        if not _surely_finite([grad for _, grad in named]):
-            bad = [name for name, grad in named if not bool(torch.isfinite(grad).all())]
-            if bad:
-                raise FloatingPointError(
-                    f"the gradient of {', '.join(bad)} is not finite; no weight was changed by this step"
-                )
+        return [
+            _name(*place)
+            for place, grad in zip(places, grads, strict=True)
+            if grad is not None and wanted(grad)
+        ]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what :meth:`state_dict` gave; the steps that follow are those of an uninterrupted run."""
@@ -142,10 +174,22 @@ def _name(group: dict[str, Any], i: int, g: int) -> str:
 
 def _surely_finite(grads: Iterable[Tensor]) -> bool:
     """Whether the sum of all gradients is finite, as no infinity or NaN among them allows: a cheap pass."""
-    sums: dict[Any, list[Tensor]] = {}
+    parts: dict[Any, list[Tensor]] = {}
     for grad in grads:
-        sums.setdefault((grad.device, grad.dtype), []).append(grad.sum())
-    return all(math.isfinite(torch.stack(part).sum().item()) for part in sums.values())
+        parts.setdefault((grad.device, grad.dtype), []).append(grad)
+    return all(math.isfinite(_sum(part)) for part in parts.values())
+
+
+def _sum(tensors: list[Tensor]) -> float:
+    """The sum of all entries. Small tensors are put together first: starting to add takes longer than adding."""
+    small = [t.reshape(-1) for t in tensors if t.numel() < _SMALL]
+    sums = [t.sum() for t in tensors if t.numel() >= _SMALL]
+    if small:
+        sums.append(torch.cat(small).sum())
+    return torch.stack(sums).sum().item() if len(sums) > 1 else sums[0].item()
+
+
+_SMALL = 20_000
 
 
 def _check_group(group: dict[str, Any], index: int) -> None:

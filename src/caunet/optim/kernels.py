@@ -181,9 +181,9 @@ def _scale_(weight: Tensor, power: Tensor) -> None:
     """
     limits = torch.finfo(weight.dtype)
     factor = exp2_float32(power) if _written_out(power) else power.exp2_()
-    scaled = factor.mul_(weight).clamp_(max=limits.max)
+    scaled = factor.mul_(weight).to(weight.dtype)
     # min(w, tiny) is tiny for every normal weight and 0 for a weight of 0, which so stays 0.
-    torch.maximum(scaled.to(weight.dtype), weight.clamp_(max=limits.tiny), out=weight)
+    torch.clamp(scaled, min=weight.clamp_(max=limits.tiny), max=weight.new_full((), limits.max), out=weight)
 
 
 _TO_BE_COMPILED = ContextVar("to_be_compiled", default=False)

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 from caunet.optim import kernels
 from caunet.optim.foreach import multiplicative_adam_foreach_, multiplicative_foreach_
@@ -132,21 +131,20 @@ def _fused_adam_(
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    step = torch.tensor(float(_advance(states) - 1), device=params[0].device)
-    adam(
+    # Read only: one tensor serves all. (torch.optim.adam.adam would count in a tensor for each parameter.)
+    step = torch.tensor(float(_advance(states)), device=params[0].device)
+    torch._fused_adam_(
         list(params),
         list(grads),
         [s["exp_avg"] for s in states],
         [s["exp_avg_sq"] for s in states],
         [],
-        # Torch adds 1 to every entry in place, so they must not be one tensor.
-        [step.clone() for _ in params],
-        fused=True,
-        amsgrad=False,
+        [step] * len(params),
+        lr=float(lr),
         beta1=betas[0],
         beta2=betas[1],
-        lr=float(lr),
         weight_decay=0.0,
         eps=eps,
+        amsgrad=False,
         maximize=False,
     )

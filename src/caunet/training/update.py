@@ -17,7 +17,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, fx, nn
 from torch.func import functional_call, grad_and_value
-from torch.nn.functional import mse_loss
 
 from caunet.optim.base import RuleOptimizer
 from caunet.optim.kernels import compute_dtype, to_be_compiled
@@ -26,6 +25,16 @@ from caunet.optim.rules import MOMENTS, RULES, corrections
 __all__ = ["Loss", "Update", "can_compile"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def _squared_error(estimate: Tensor, z: Tensor) -> Tensor:
+    if estimate.shape != z.shape:  # which torch would broadcast, (N, 1) against (N,) to (N, N)
+        raise ValueError(
+            f"z must have the shape of the estimate, {tuple(estimate.shape)}, got {tuple(z.shape)}"
+        )
+    # By its bare name: torch.nn.functional checks shapes too, at length, and only warns.
+    loss: Tensor = torch.ops.aten.mse_loss.default(estimate, z)
+    return loss
 
 
 def can_compile(device: torch.device | str = "cpu") -> bool:
@@ -44,7 +53,8 @@ class Update:
     Args:
         model: ``model(x, y)`` gives the estimate of ``z``. Change its weights as you like, but not what it
             computes (its attributes, its submodules): the compiled function would not notice.
-        optimizer: any of :mod:`caunet.optim`; its groups hold the parameters of ``model`` that learn.
+        optimizer: any of :mod:`caunet.optim`; its groups hold the parameters of ``model`` that learn. Its rules and
+            its state are used, its ``step`` (and hooks on that) is not called.
         loss: ``"mse"``, or a function ``(estimate, z) -> 0-d tensor``.
         compile: True, False, or ``"auto"``: compile when a C++ compiler is there. Both ways agree to
             rounding, and each gives the same bits for the same weights, state and batch.
@@ -76,9 +86,10 @@ class Update:
         if compile not in (True, False, "auto"):
             raise ValueError(f"compile must be True, False or 'auto', got {compile!r}")
         self.model, self.optimizer = model, optimizer
-        self.loss: Loss = mse_loss if isinstance(loss, str) else loss
+        self.loss: Loss = _squared_error if isinstance(loss, str) else loss
         self._slots = _slots(model, optimizer)
-        self._fixed = _fixed(model, [param for _, param, _ in self._slots])
+        self._params = [param for _, param, _ in self._slots]
+        self._fixed = _fixed(model, self._params)
         self.compiled = can_compile(self._slots[0][1].device) if compile == "auto" else bool(compile)
         self._cache: dict[Hashable, Callable[..., Any]] = {}
         self._state: Any = None
@@ -103,12 +114,12 @@ class Update:
 
     def gradients(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         """Set ``.grad`` of every parameter for a batch and return the loss; nothing is updated."""
-        if not self.compiled:
-            return self._eager_gradients(x, y, z)
-        params = [p for _, p, _ in self._slots]
-        with torch.no_grad():
-            *grads, loss = self._run(_make_gradients, list(params), x, y, z)
-        for param, grad in zip(params, grads, strict=True):
+        if self.compiled:
+            with torch.no_grad():
+                *grads, loss = self._run(_make_gradients, list(self._params), x, y, z)
+        else:
+            grads, loss = self._eager_gradients(x, y, z)
+        for param, grad in zip(self._params, grads, strict=True):
             param.grad = grad
         return loss  # type: ignore[no-any-return]
 
@@ -117,16 +128,19 @@ class Update:
         self.optimizer.step()
 
     def _eager(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        loss = self._eager_gradients(x, y, z)
-        self.apply()
+        grads, loss = self._eager_gradients(x, y, z)
+        given = dict(zip(self._params, grads, strict=True))
+        self.optimizer.apply_gradients(
+            [given.get(p) for group in self.optimizer.param_groups for p in group["params"]]
+        )
         return loss
 
-    def _eager_gradients(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        self.optimizer.zero_grad(set_to_none=True)
+    def _eager_gradients(self, x: Tensor, y: Tensor, z: Tensor) -> tuple[Sequence[Tensor | None], Tensor]:
+        # Not by way of backward(), which would have every gradient emptied and filled in its parameter.
         with torch.enable_grad():
             loss = self.loss(self.model(x, y), z)
-            loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+            grads = torch.autograd.grad(loss, self._params, allow_unused=True)
+        return grads, loss.detach()
 
     def _scalars(self) -> Tensor | None:
         """The numbers of each group, a row each; None when its parameters have taken unequal numbers of steps."""
