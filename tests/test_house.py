@@ -16,7 +16,8 @@ SOURCE = ROOT / "src" / "caunet"
 
 # What each room of the design may know, besides errors, files, progress and provenance, which know nothing.
 ALLOWED = {
-    "functional": set(),
+    "grouped": set(),
+    "functional": {"grouped"},
     "geometry": {"sampling"},
     "sampling": set(),
     "metrics": {"geometry"},

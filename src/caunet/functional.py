@@ -25,6 +25,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from caunet.grouped import centred, grouped, pooled
+
 __all__ = [
     "bilinear",
     "bilinear_low_rank",
@@ -147,8 +149,8 @@ def contrast_association_low_rank(a: Tensor, b: Tensor, u: Tensor, v: Tensor, ra
     tensor([2.])
     """
     _check_factors(a, b, u, v, rank)
-    squares, products, _ = _grouped(*_centre(a, b), u, v, rank)
-    return 0.5 * squares - products
+    contrast, _, _ = grouped(a, b, u, v, rank)
+    return contrast
 
 
 def relative_contrast(a: Tensor, b: Tensor, weight: Tensor, floor: float = 1e-3) -> Tensor:
@@ -176,7 +178,7 @@ def relative_contrast(a: Tensor, b: Tensor, weight: Tensor, floor: float = 1e-3)
     _check_weight(a, b, weight)
     _check_floor(floor)
     difference = linear((a.unsqueeze(-1) - b.unsqueeze(-2)).square().flatten(-2), weight.flatten(1))
-    a, b = _centre(a, b, constant=False)
+    a, b = centred(a, b, constant=False)
     energy = a.square().unsqueeze(-1) + b.square().unsqueeze(-2) + 2 * floor  # (..., I, J)
     return difference / linear(energy.flatten(-2), weight.flatten(1))
 
@@ -205,8 +207,8 @@ def relative_contrast_low_rank(
     """
     _check_factors(a, b, u, v, rank)
     _check_floor(floor)
-    squares, products, rows = _grouped(*_centre(a, b, constant=False), u, v, rank)
-    return (0.5 * squares - products) / (0.5 * squares + floor * rows.sum(1))
+    contrast, energy, rows = grouped(a, b, u, v, rank, constant=False)
+    return contrast / (energy + floor * rows.sum(1))
 
 
 def winner_take_all(h: Tensor) -> Tensor:
@@ -240,7 +242,8 @@ def softmin(h: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
     _check_units(h)
     if not isinstance(temperature, Tensor) and not temperature > 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
-    return torch.softmax(-h / temperature, dim=-1)
+    unscaled = not isinstance(temperature, Tensor) and temperature == 1
+    return torch.softmax(-h if unscaled else h / -temperature, dim=-1)
 
 
 def sum_pool(h: Tensor, size: int) -> Tensor:
@@ -250,41 +253,7 @@ def sum_pool(h: Tensor, size: int) -> Tensor:
     tensor([3., 7.])
     """
     _check_groups(h.shape[-1], "the last dimension of h", size, "size")
-    if size == 1:
-        return h
-    groups = h.reshape(*h.shape[:-1], h.shape[-1] // size, size)
-    if h.device.type == "cpu":
-        # Sums over a short last dimension are not vectorised; a product with ones takes a quarter of the time.
-        return groups @ groups.new_ones(size)
-    return groups.sum(-1)
-
-
-def _grouped(a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-    """sum_ij W_gij (a_i² + b_j²) and a^T W_g b, each ``(..., K // rank)``; and W_g 1 ``(K // rank, I)``."""
-    rows, columns = _row_sums(u, v, rank), _row_sums(v, u, rank)  # W_g 1, W_g^T 1: (K // rank, I or J)
-    squares = linear(a.square(), rows) + linear(b.square(), columns)
-    return squares, sum_pool(linear(a, u) * linear(b, v), rank), rows
-
-
-def _row_sums(u: Tensor, v: Tensor, rank: int) -> Tensor:
-    """W_g 1 = sum over the group of u_k (v_k·1): ``(K // rank, I)``, without building W_g."""
-    sums = v.sum(1, keepdim=True)
-    if rank == 1:
-        return u * sums
-    groups = u.shape[0] // rank
-    # A batched product, for it needs no (K, I) intermediate: measured faster than multiply and sum,
-    # and no slower than a hand-written backward.
-    return torch.bmm(sums.reshape(groups, 1, rank), u.reshape(groups, rank, u.shape[1])).squeeze(1)
-
-
-def _centre(a: Tensor, b: Tensor, constant: bool = True) -> tuple[Tensor, Tensor]:
-    """Subtract from both the middle of their two means.
-
-    Where the units do not depend on the value it is a constant to every derivative.
-    """
-    seen_a, seen_b = (a.detach(), b.detach()) if constant else (a, b)
-    centre = 0.5 * (seen_a.mean(-1, keepdim=True) + seen_b.mean(-1, keepdim=True))
-    return a - centre, b - centre
+    return pooled(h, size)
 
 
 def _leading_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
