@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from caunet.optim.kernels import multiplicative_
-from caunet.optim.powers import exp2_float32, log2_float32
+from caunet.optim.powers import exp2_float32, limited_float32, log2_float32
 from tests.oracles import updates
 
 
@@ -23,7 +23,17 @@ def test_exp2():
     exact = np.exp2(x.double().numpy())
     np.testing.assert_allclose(exp2_float32(x).double().numpy(), exact, rtol=2.5e-7)
     assert exp2_float32(torch.tensor([0.0, -1.0, 10.0])).tolist() == [1.0, 0.5, 1024.0]
-    assert torch.isfinite(exp2_float32(torch.tensor([1e9, -1e9]))).all()
+    far = exp2_float32(torch.tensor([1e9, 300.25, -300.25, -1e9]))
+    assert far.tolist() == pytest.approx([2.0**127, 2.0**127.25, 2.0**-126.25, 2.0**-126])
+
+
+def test_limits():
+    """Against the same in floating point: every pair of sizes from nothing to infinity."""
+    limits = torch.finfo(torch.float32)
+    values = [0.0, 1e-45, 1e-39, limits.tiny, 1e-20, 1.0, 1e20, limits.max]
+    weight, scaled = torch.cartesian_prod(torch.tensor(values), torch.tensor([*values, torch.inf])).T
+    expected = torch.maximum(scaled.clamp(max=limits.max), weight.clamp(max=limits.tiny))
+    assert torch.equal(limited_float32(scaled, weight), expected)
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-12, 1.0, 1e30])

@@ -78,7 +78,7 @@ def pooled(h: Tensor, size: int) -> Tensor:
     if size == 1:
         return h
     shape = (*h.shape[:-1], h.shape[-1] // size)
-    if h.device.type == "cpu":
+    if h.device.type == "cpu" and h.stride(-1) == 1:
         # Sums over a short last dimension are not vectorised; a product with ones takes a quarter of the time.
         return h.reshape(-1, size).mv(h.new_ones(size)).reshape(shape)
     return h.reshape(*shape, size).sum(-1)
@@ -89,8 +89,16 @@ def _composed(
 ) -> tuple[Tensor, Tensor, Tensor]:
     a, b = centred(a, b, constant)
     rows, columns = _row_sums(u, v.sum(1), rank), _row_sums(v, u.sum(1), rank)
-    energy = 0.5 * (linear(a.square(), rows) + linear(b.square(), columns))
-    return energy - pooled(linear(a, u) * linear(b, v), rank), energy, rows
+    energy = 0.5 * (_weighed(a.square(), rows) + _weighed(b.square(), columns))
+    contrast = energy - pooled(_weighed(a, u) * _weighed(b, v), rank)
+    return contrast.contiguous(), energy, rows
+
+
+def _weighed(x: Tensor, weight: Tensor) -> Tensor:
+    """``(..., I), (K, I) -> (..., K)``. Where a network learns it lies in memory as (K, N): see :class:`_ByHand`."""
+    if x.ndim == 2 and _learning(x, weight):
+        return torch.mm(weight, x.t()).t()
+    return linear(x, weight)
 
 
 def _row_sums(u: Tensor, sums: Tensor, rank: int) -> Tensor:
@@ -102,13 +110,20 @@ def _row_sums(u: Tensor, sums: Tensor, rank: int) -> Tensor:
     return torch.bmm(sums.reshape(groups, 1, rank), u.reshape(groups, rank, u.shape[1])).squeeze(1)
 
 
-def _plain_backward(*tensors: Tensor) -> bool:
-    """Whether all that can be asked of the result is one backward pass by torch's own engine."""
+def _learning(*tensors: Tensor) -> bool:
+    """Whether gradients will be wanted. (What ``torch.jit.trace`` records is to be the same with and without.)"""
     return (
         torch.is_grad_enabled()
         and any(tensor.requires_grad for tensor in tensors)
-        and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    )
+
+
+def _plain_backward(*tensors: Tensor) -> bool:
+    """Whether all that will be asked of the result is one backward pass by torch's own engine."""
+    return (
+        _learning(*tensors)
+        and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
         and not torch.is_autocast_enabled(tensors[0].device.type)
         and forward_ad._current_level < 0

@@ -169,7 +169,7 @@ class TestTraced:
         assert_same(*made, rtol=1e-9, atol=1e-9)
 
     def test_padded_products_are_the_same_numbers(self, traced):
-        models = [create_model("can", "rotation", 7, units=4, seed=0, dtype=torch.float64) for _ in "ab"]
+        models = [create_model("can", "rotation", 7, units=8, seed=0, dtype=torch.float64) for _ in "ab"]
         x, y = torch.rand(2, 8, 7, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
         for model, compiled in zip(models, (True, False), strict=True):
             update = Update(model, HybridOptimizer.for_model(model), compile=compiled)

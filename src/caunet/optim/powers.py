@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["exp2_float32", "log2_float32"]
+__all__ = ["exp2_float32", "limited_float32", "log2_float32"]
 
 # log2(1 + t) / t on [-1/3, 1/3], absolute error of log2 4.4e-8; highest power first.
 _LOG2 = (
@@ -33,6 +33,7 @@ _EXP2 = (
     0.24022647913600506,
     0.6931472028553368,
 )
+_TINY, _MAX = 0x00800000, 0x7F7FFFFF  # the bits of the smallest normal and of the largest finite number
 _TWO_THIRDS = 0x3F2AAAAB  # the bits of 2/3: mantissas are taken from [2/3, 4/3)
 
 
@@ -49,16 +50,28 @@ def log2_float32(x: Tensor) -> Tensor:
 
 
 def exp2_float32(x: Tensor) -> Tensor:
-    """2^x for float32 x; beyond the range of normal numbers x is taken to be -126 or 127.
+    """2^x for float32 x of size below 2^31; beyond the range of normal numbers its whole part is -126 or 127.
 
     >>> exp2_float32(torch.tensor([-1.5, 0.0, 3.0]))
     tensor([0.3536, 1.0000, 8.0000])
     """
-    x = x.clamp(-126, 127)
     whole = x.round()
     f = x - whole
-    power = ((whole.to(torch.int32) + 127) << 23).view(torch.float32)
+    # Clamped as integers, which takes one instruction where floating point numbers, for the sake of NaN, take four.
+    power = ((whole.to(torch.int32).clamp(-126, 127) + 127) << 23).view(torch.float32)
     return (_polynomial(_EXP2, f) * f + 1) * power
+
+
+def limited_float32(scaled: Tensor, weight: Tensor) -> Tensor:
+    """``scaled`` in [tiny, max] of float32, and 0 where ``weight`` is; both are non-negative, of any size.
+
+    Numbers that are not negative are ordered as their bits are.
+
+    >>> limited_float32(torch.tensor([1e-42, torch.inf, 0.0, 0.0]), torch.tensor([1e-30, 1e30, 1e-37, 0.0]))
+    tensor([1.1755e-38, 3.4028e+38, 1.1755e-38, 0.0000e+00])
+    """
+    least = weight.view(torch.int32).clamp(max=_TINY)
+    return torch.maximum(scaled.view(torch.int32).clamp(max=_MAX), least).view(torch.float32)
 
 
 def _polynomial(coefficients: tuple[float, ...], t: Tensor) -> Tensor:

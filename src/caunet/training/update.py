@@ -203,15 +203,16 @@ def _trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> fx.GraphMo
 
 
 def _pad_products(graph: fx.GraphModule) -> None:
-    """Give the products that make gradients of weights, Gᵀ X, columns by the vector: 128 instead of 121, say.
+    """Give the products that make gradients of weights, G X, columns by the vector: 128 instead of 121, say.
 
     BLAS writes rows of 121 numbers in a tenth more time than rows of 128. The rest is cut off again.
+    (A gradient of weights has more rows than X, which makes padding X cheap beside the product.)
     """
     aten = torch.ops.aten
     for node in graph.graph.find_nodes(op="call_function", target=aten.mm.default):
         left, right = node.args
         columns = right.meta["val"].shape[1]
-        if left.target is not aten.t.default or columns % 4 == 0 or columns < 32:
+        if len(left.meta["val"]) < len(right.meta["val"]) or columns % 4 == 0 or columns < 32:
             continue
         with graph.graph.inserting_after(node):
             cut = graph.graph.call_function(aten.slice.Tensor, (node, 1, 0, columns))
