@@ -1,6 +1,6 @@
 """How long one training update of the paper's CAN takes: ours, the direct transcription, and the floor.
 
-    python benchmarks/update.py [--rounds 200] [--no-save]
+    python benchmarks/update.py [--processes 5] [--rounds 80] [--no-save]
 
 Batch 100, 121 + 121 inputs, 1200 rank-one terms in 300 units, softmin, decoder 300-100-100-1 with PReLU, mean
 squared error, multiplicative update and Adam.
@@ -11,13 +11,16 @@ squared error, multiplicative update and Adam.
 * floor: the bare matrix products of the grouped algebra and the decoder, forward and backward, nothing else.
 
 Every measurement starts from the same weights, restored untimed: an update repeated on one batch drives the
-weights to where no training goes.
+weights to where no training goes. All candidates take turns in one process; several processes do so one after the
+other, for two of them do not lay out their memory in the same way.
 """
 
 import argparse
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +29,11 @@ from torch import Tensor, nn
 
 from caunet.nn import ContrastAssociation, Softmin
 from caunet.optim import HybridOptimizer
+from caunet.progress import track
 from caunet.training.update import Update, can_compile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
-from benchmarks.harness import interleaved, ratio, save, threads
+from benchmarks.harness import interleaved, merged, ratio, save, threads
 
 BATCH, INPUTS, UNITS, RANK, HIDDEN = 100, 121, 300, 4, 100
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -139,23 +143,35 @@ def candidates(batch: Batch) -> tuple[dict[str, Callable[[], Any]], Callable[[],
     return {**calls, "floor": floor()}, lambda: [r() for r in restore] and None, seconds
 
 
-def measure(count: int, rounds: int) -> dict[str, Any]:
+def measure(count: int, rounds: int) -> tuple[dict[str, dict[str, Any]], float]:
+    """Times of all candidates, measured in this process, and the seconds that compiling took."""
     with threads(count):
         torch.manual_seed(0)
         x, y = torch.rand(2, BATCH, INPUTS) - 0.5
         calls, restore, seconds = candidates((x, y, torch.rand(BATCH, 1) * 10 - 5))
-        times = interleaved(calls, rounds, warmup=5, repeat=3, before=restore)
-    ratios = {
-        f"transcription / {name}": ratio(times, "transcription", name)
-        for name in times
-        if name != "transcription"
+        return interleaved(calls, rounds, warmup=5, repeat=3, before=restore), seconds
+
+
+def measure_in_processes(count: int, rounds: int, processes: int) -> dict[str, Any]:
+    """:func:`measure` in processes of their own, one after the other, and all rounds of them together."""
+    parts = []
+    with track(processes, f"{count} thread{'s' * (count > 1)}", "processes") as bar:
+        for _ in range(processes):
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                parts.append(pool.submit(measure, count, rounds).result())
+            bar.advance()
+    times = merged([part for part, _ in parts])
+    pairs = [("transcription", name) for name in times if name != "transcription"]
+    pairs += [(name, "floor") for name in times if name not in ("floor", "transcription")]
+    return {
+        "seconds": times,
+        "ratios": {f"{slower} / {faster}": ratio(times, slower, faster) for slower, faster in pairs},
+        "ratio_of_each_process": {
+            f"{slower} / {faster}": [ratio(part, slower, faster)["median"] for part, _ in parts]
+            for slower, faster in pairs
+        },
+        "compile_seconds": max(seconds for _, seconds in parts),
     }
-    ratios |= {
-        f"{name} / floor": ratio(times, name, "floor")
-        for name in times
-        if name not in ("floor", "transcription")
-    }
-    return {"seconds": times, "ratios": ratios, "compile_seconds": seconds}
 
 
 def show(count: int, result: dict[str, Any]) -> None:
@@ -173,13 +189,18 @@ def show(count: int, result: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument(
+        "--processes", type=int, default=5, help="fresh processes that measure, one after the other"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=80, help="measurements of every candidate in each process"
+    )
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--no-save", action="store_true")
     options = parser.parse_args()
     results = {}
     for count in options.threads:
-        results[f"threads={count}"] = measure(count, options.rounds)
+        results[f"threads={count}"] = measure_in_processes(count, options.rounds, options.processes)
         show(count, results[f"threads={count}"])
     if not options.no_save:
         print(f"\nsaved to {save('update', results)}")
