@@ -1,5 +1,7 @@
 """The gradients written by hand: against loops, against the composition, and who gets which."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -150,6 +152,25 @@ class TestWhoElse:
         torch.testing.assert_close(torch.func.grad(total)(u), expected)
         torch.testing.assert_close(torch.func.jvp(total, (u,), (u,))[1], (expected * u).sum())
         assert len(by_hand) == 1
+
+    def test_transforms_of_transforms(self, by_hand):
+        """Second derivatives in every order of the modes, and gradients under vmap: of quadratics, so exact."""
+        a, b, u, v = (t.detach() for t in self.tensors())
+
+        def total(v: Tensor, u: Tensor = u) -> Tensor:
+            return F.contrast_association_low_rank(a, b, u, v, 2).square().sum()
+
+        expected = torch.autograd.functional.hessian(total, v)
+        assert by_hand
+        by_hand.clear()
+        jacobians = (torch.func.jacfwd, torch.func.jacrev)
+        for outer, inner in itertools.product(jacobians, jacobians):
+            torch.testing.assert_close(outer(inner(total))(v), expected)
+        several = torch.stack([u, 2 * u, 3 * u])
+        each = torch.func.vmap(lambda u: torch.func.grad(total)(v, u))(several)
+        for mine, u in zip(each, several, strict=True):
+            torch.testing.assert_close(mine, torch.func.grad(total)(v, u))
+        assert not by_hand
 
     def test_forward_mode(self, by_hand):
         a, b, u, v = self.tensors()
