@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from caunet.models import registry
 from caunet.reproduction.grid import choose, run_grid
 from caunet.reproduction.locks import hold
-from caunet.reproduction.recipes import cells
+from caunet.reproduction.recipes import Cell, best, cells
 from caunet.reproduction.results import collect, finished
 from caunet.reproduction.worker import run_cell
 from tests.reproduction import fakes
@@ -42,6 +43,19 @@ def test_result_of_other_settings_does_not_count(tmp_path: Path) -> None:
     assert not finished(cell, folder)
     (folder / "result.json").write_text('{"config": {"task"')  # torn by a crash of something else
     assert not finished(cell, folder)
+
+
+def test_a_variant_that_means_something_else_is_trained_again(tmp_path: Path, monkeypatch) -> None:
+    def wide() -> Cell:
+        return Cell("best", "can-wide", best("rotation", "can-wide"))
+
+    first = wide()
+    assert run_cell(first, tmp_path, fakes.good()).state == "finished"
+    assert wide().name == first.name
+    base, changes, about = registry._VARIANTS["can-wide"]
+    monkeypatch.setitem(registry._VARIANTS, "can-wide", (base, {**changes, "rank": 8}, about))
+    assert not finished(wide(), tmp_path / wide().name)
+    assert wide().name != first.name
 
 
 def test_failure_is_told_and_names_its_kind(tmp_path: Path) -> None:

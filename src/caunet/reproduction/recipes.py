@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from caunet.models import describe_model
 from caunet.training.config import TrainConfig, profile_settings
 
 __all__ = [
@@ -104,10 +105,13 @@ def fingerprint(config: TrainConfig) -> str:
     """Eight hexadecimal digits that name the settings.
 
     Only settings that differ from the defaults count, so a setting added to the package later
-    does not orphan the runs made before it.
+    does not orphan the runs made before it. What a variant changes in its network counts, too: a variant
+    that comes to mean something else has other runs.
     """
     default = TrainConfig().to_json()
     changed = {name: value for name, value in config.to_json().items() if value != default.get(name)}
+    if variant := describe_model(config.model)["changes"]:
+        changed["variant"] = variant
     return hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
 
 
