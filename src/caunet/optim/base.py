@@ -67,14 +67,15 @@ class RuleOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self.apply_gradients([p.grad for group in self.param_groups for p in group["params"]])
+        self.apply_gradients([p.grad for group in self.param_groups for p in group["params"]], trusted=True)
         return loss
 
-    def apply_gradients(self, grads: Sequence[Tensor | None]) -> None:
+    def apply_gradients(self, grads: Sequence[Tensor | None], *, trusted: bool = False) -> None:
         """:meth:`step` with gradients that are handed over instead of those that the parameters hold.
 
         Args:
             grads: one for each parameter, in the order of the groups; None leaves its parameter as it is.
+            trusted: number and shapes are known to be right and need not be looked at.
 
         >>> import torch
         >>> from caunet.optim import MultiplicativeUpdate
@@ -83,6 +84,8 @@ class RuleOptimizer(Optimizer):
         >>> w
         tensor([0.7943, 1.2589])
         """
+        if not trusted:
+            self._check_shapes(grads)
         self._check_gradients(grads)
         rest = iter(grads)
         with torch.no_grad():
@@ -105,14 +108,17 @@ class RuleOptimizer(Optimizer):
                 state[key] = torch.zeros_like(param, dtype=compute_dtype(param.dtype))
         return state
 
-    def _check_gradients(self, grads: Sequence[Tensor | None]) -> None:
-        """Raise if these are not gradients of the parameters, or one is sparse or not finite; see :meth:`step`."""
+    def _check_shapes(self, grads: Sequence[Tensor | None]) -> None:
+        """Raise if these cannot be gradients of the parameters."""
         params = [p for group in self.param_groups for p in group["params"]]
         if len(grads) != len(params):
             raise ValueError(f"grads must be one for each of {len(params)} parameters, got {len(grads)}")
         for i, (p, grad) in enumerate(zip(params, grads, strict=True)):
             if grad is not None and grad.shape != p.shape:
                 raise ValueError(f"grads[{i}] must have shape {tuple(p.shape)}, got {tuple(grad.shape)}")
+
+    def _check_gradients(self, grads: Sequence[Tensor | None]) -> None:
+        """Raise if a gradient is sparse or not finite; see :meth:`step`."""
         given = [grad for grad in grads if grad is not None]
         if any(grad.is_sparse for grad in given):
             name = self._names(grads, lambda grad: grad.is_sparse)[0]
@@ -174,19 +180,23 @@ def _name(group: dict[str, Any], i: int, g: int) -> str:
 
 def _surely_finite(grads: Iterable[Tensor]) -> bool:
     """Whether the sum of all gradients is finite, as no infinity or NaN among them allows: a cheap pass."""
-    parts: dict[Any, list[Tensor]] = {}
+    parts: dict[torch.device, list[Tensor]] = {}
     for grad in grads:
-        parts.setdefault((grad.device, grad.dtype), []).append(grad)
+        parts.setdefault(grad.device, []).append(grad)
     return all(math.isfinite(_sum(part)) for part in parts.values())
 
 
 def _sum(tensors: list[Tensor]) -> float:
     """The sum of all entries. Small tensors are put together first: starting to add takes longer than adding."""
-    small = [t.reshape(-1) for t in tensors if t.numel() < _SMALL]
-    sums = [t.sum() for t in tensors if t.numel() >= _SMALL]
+    small, sums = [], []
+    for tensor in tensors:
+        if tensor.numel() >= _SMALL:
+            sums.append(tensor.sum())
+        else:
+            small.append(tensor if tensor.ndim == 1 else tensor.reshape(-1))
     if small:
         sums.append(torch.cat(small).sum())
-    return torch.stack(sums).sum().item() if len(sums) > 1 else sums[0].item()
+    return torch.stack(sums).sum().item()
 
 
 _SMALL = 20_000

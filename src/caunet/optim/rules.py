@@ -100,12 +100,12 @@ def _use_foreach(wanted: bool | None, params: Sequence[Tensor]) -> bool:
 
 def _can_fuse(params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> bool:
     """Torch's one-pass Adam takes dense tensors of one device and type, all at the same step."""
-    first = params[0]
+    dtype, device = params[0].dtype, params[0].device
     return (
-        first.dtype in (torch.float32, torch.float64)
-        and first.device.type in ("cpu", "cuda")
+        dtype in (torch.float32, torch.float64)
+        and device.type in ("cpu", "cuda")
         and not torch.compiler.is_compiling()
-        and all(p.is_contiguous() and p.dtype == first.dtype and p.device == first.device for p in params)
+        and all(p.is_contiguous() and p.dtype == dtype and p.device == device for p in params)
         and all(g.is_contiguous() for g in grads)
         and _same_step(states)
     )

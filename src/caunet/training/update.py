@@ -130,9 +130,8 @@ class Update:
     def _eager(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         grads, loss = self._eager_gradients(x, y, z)
         given = dict(zip(self._params, grads, strict=True))
-        self.optimizer.apply_gradients(
-            [given.get(p) for group in self.optimizer.param_groups for p in group["params"]]
-        )
+        everything = [given.get(p) for group in self.optimizer.param_groups for p in group["params"]]
+        self.optimizer.apply_gradients(everything, trusted=True)
         return loss
 
     def _eager_gradients(self, x: Tensor, y: Tensor, z: Tensor) -> tuple[Sequence[Tensor | None], Tensor]:
