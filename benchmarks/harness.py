@@ -137,13 +137,26 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
+    """The commit, and "-dirty" behind it when tracked files differ; results that were just measured do not count."""
+    changed = [
+        "diff",
+        "--quiet",
+        "HEAD",
+        "--",
+        ":/",
+        ":(top,exclude)benchmarks/results",
+        ":(top,exclude)README.md",
+    ]
     try:
-        here = Path(__file__).parent
-        command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+        name = _git("rev-parse", "--short=12", "HEAD", check=True).stdout.strip()
+        return f"{name}-dirty" if _git(*changed).returncode else name
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return done.stdout.strip()
+
+
+def _git(*arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
+    command = ["git", *arguments]
+    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=check)
 
 
 def save(name: str, results: Mapping[str, Any]) -> Path:
