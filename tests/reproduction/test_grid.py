@@ -58,6 +58,15 @@ def test_a_variant_that_means_something_else_is_trained_again(tmp_path: Path, mo
     assert wide().name != first.name
 
 
+def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    outcome = run_cell(ROTATION[0], tmp_path / "runs", fakes.good())
+    assert outcome.state == "failed"
+    assert outcome.message.startswith(f"cannot write in {tmp_path / 'runs'}")
+    with pytest.raises(FileExistsError):  # before any worker is started
+        run_grid(ROTATION, tmp_path / "runs", trainer=f"{FAKES}:no_such_trainer")
+
+
 def test_failure_is_told_and_names_its_kind(tmp_path: Path) -> None:
     outcome = run_cell(ROTATION[1], tmp_path, fakes.bln_fails())
     assert (outcome.state, outcome.message) == ("failed", "RuntimeError: no luck")

@@ -20,6 +20,9 @@ from caunet.optim.rules import MOMENTS, RULES, apply_rule
 
 __all__ = ["RuleOptimizer"]
 
+# Gradients of fewer entries than this are added up together.
+_SMALL = 20_000
+
 
 class RuleOptimizer(Optimizer):
     """Parameter groups that each name their rule under ``"rule"`` (see :data:`caunet.optim.rules.RULES`)."""
@@ -197,9 +200,6 @@ def _sum(tensors: list[Tensor]) -> float:
     if small:
         sums.append(torch.cat(small).sum())
     return torch.stack(sums).sum().item()
-
-
-_SMALL = 20_000
 
 
 def _check_group(group: dict[str, Any], index: int) -> None:

@@ -87,6 +87,9 @@ def run_grid(
         trainer: ``module:function`` that returns the training function (tests put theirs here).
 
     Ctrl-C (or SIGTERM) lets the runs under way save their state and returns with ``interrupted`` set.
+
+    Raises:
+        OSError: ``out`` cannot be made.
     """
     cores = _cores()
     if workers is not None and workers < 1:
@@ -95,6 +98,7 @@ def run_grid(
     for cell in unique(cells):
         if finished(cell, out / cell.name):
             state.outcomes[cell.name] = Outcome("finished")
+    out.mkdir(parents=True, exist_ok=True)  # said once and here if it cannot be, not by every cell
     needed = min(workers or cores, len(unique(cells)) - len(state.outcomes))
     tell = listener or (lambda state: None)
     tell(state)

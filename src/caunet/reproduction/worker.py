@@ -62,6 +62,13 @@ def make_trainer() -> Trainer:
 def run_cell(cell: Cell, out: Path, trainer: Trainer) -> Outcome:
     """Train ``cell`` in its folder unless that is done, or being done by another process."""
     folder = out / cell.name
+    try:
+        return _run_held(cell, folder, trainer)
+    except OSError as error:  # the folder or its lock; what a trainer raises has become an outcome
+        return Outcome("failed", f"cannot write in {folder}: {error.strerror or error}")
+
+
+def _run_held(cell: Cell, folder: Path, trainer: Trainer) -> Outcome:
     with hold(folder) as mine:
         if finished(cell, folder):
             return Outcome("finished")
