@@ -37,7 +37,7 @@ test: $(VENV)/.dev ## Lint, types and the whole test suite
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term
-	@$(BIN)/coverage report --fail-under=95 --include='src/caunet/functional.py,src/caunet/grouped.py,src/caunet/nn.py,src/caunet/optim/*'
+	@$(BIN)/coverage report --fail-under=95 --include='src/caunet/functional.py,src/caunet/low_rank.py,src/caunet/nn/*,src/caunet/optim/*'
 
 lint: $(VENV)/.dev ## Fix what ruff can fix, then check types
 	@$(BIN)/ruff check --fix .

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 import caunet
-from caunet.bench import draw_pair
-from caunet.bench.run import corner_error
+from caunet.benchmark import draw_pair
+from caunet.benchmark.run import corner_error
 from caunet.files import atomic_write
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "before-after.png"

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from caunet.bench.hopeless import blank, out_of_range, repetitive, unrelated_pair
-from caunet.bench.pairs import CONDITIONS, Pair, draw_pair
+from caunet.benchmark.pairs import CONDITIONS, Pair, draw_pair
+from caunet.benchmark.unanswerable import blank, out_of_range, repetitive, unrelated_pair
 from caunet.estimation.confidence import FEATURES, features
 from caunet.estimation.estimator import Estimator
 from caunet.estimation.evidence import corners_of
@@ -167,7 +167,7 @@ def report(fitted: dict[str, Any], held: list[dict[str, Any]]) -> dict[str, Any]
     confidence, right = told(fitted, held), np.array([row["error"] < RIGHT for row in held])
     kind = np.array([row["kind"] for row in held])
     apart = kind == "unrelated"
-    # Five hundred unrelated pairs would drown the rest: as many of them count here as of other hopeless ones.
+    # Five hundred unrelated pairs would drown the rest: as many of them count here as of other unanswerable ones.
     counted = ~apart | (np.cumsum(apart) <= 60)
     kinds = {}
     for name in dict.fromkeys(kind.tolist()):

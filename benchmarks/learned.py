@@ -17,7 +17,7 @@ from torch import Tensor
 from caunet.data import PairSource, load_images
 from caunet.models import RelationNetwork, load_pretrained
 from caunet.reproduction.figures import new_figure
-from caunet.reproduction.insides import mosaic
+from caunet.reproduction.unit_figures import mosaic
 
 ANGLES = (-40, -20, 0, 20, 40)
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "learned-rotation.png"

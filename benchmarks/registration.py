@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from caunet.bench import make_pair, photographs
-from caunet.bench.figure import draw
-from caunet.bench.peers import PEERS, find, one_thread
-from caunet.bench.run import Plan, forget, measure, run
-from caunet.bench.table import compact, full, summarise, verdict
+from caunet.benchmark import make_pair, photographs
+from caunet.benchmark.figure import draw
+from caunet.benchmark.peers import PEERS, find, one_thread
+from caunet.benchmark.run import Plan, forget, measure, run
+from caunet.benchmark.table import compact, full, summarise, verdict
 from caunet.reproduction.tables import fill
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caunet import geometry, tasks
-from caunet.sampling import MODES
+from caunet.geometry.sampling import MODES
 from tests.oracles import warping as oracle
 
 FEW = settings(deadline=None, max_examples=30)

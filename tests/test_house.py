@@ -16,25 +16,25 @@ SOURCE = ROOT / "src" / "caunet"
 
 # What each room of the design may know, besides errors, files, progress and provenance, which know nothing.
 ALLOWED = {
-    "grouped": set(),
-    "functional": {"grouped"},
-    "geometry": {"sampling"},
-    "sampling": set(),
+    "low_rank": set(),
+    "functional": {"low_rank"},
+    "geometry": set(),
+    "images": set(),
     "metrics": {"geometry"},
     "optim": set(),
     "nn": {"functional"},
     "tasks": {"geometry"},
-    "data": {"tasks", "geometry", "sampling"},
+    "data": {"images", "tasks", "geometry"},
     "models": {"nn", "functional", "tasks"},
     "baselines": {"geometry", "tasks"},
     "evaluation": {"metrics", "tasks", "data", "models", "baselines", "geometry"},
     "training": {"models", "data", "metrics", "optim", "evaluation", "tasks"},
-    "estimation": {"models", "geometry", "sampling", "tasks", "data"},
+    "estimation": {"images", "models", "geometry", "tasks", "data"},
     "export": {"models", "tasks"},
-    "bench": {"estimation", "geometry", "sampling", "data"},
+    "benchmark": {"images", "estimation", "geometry", "data"},
     "reproduction": {"training", "models", "data", "metrics", "evaluation", "tasks", "baselines", "geometry"},
 }
-FOUNDATION = {"errors", "files", "progress", "provenance"}
+FOUNDATION = {"errors", "extras", "files", "progress", "provenance"}
 
 
 def _imports(path: Path) -> set[str]:

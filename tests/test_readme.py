@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from caunet.bench.pairs import make_pair
-from caunet.bench.photographs import photographs
+from caunet.benchmark.pairs import make_pair
+from caunet.benchmark.photographs import photographs
 from caunet.geometry import apply
 
 ROOT = Path(__file__).parents[1]

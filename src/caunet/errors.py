@@ -4,7 +4,14 @@ Wrong arguments are ``ValueError`` or ``TypeError`` as everywhere in Python. Wha
 networks and runs, so that a program (and the command line) can catch one class and show one line.
 """
 
-__all__ = ["CaunetError", "CheckpointError", "DataError", "PeerError", "TrainingError"]
+__all__ = [
+    "CaunetError",
+    "CheckpointError",
+    "DataError",
+    "MissingExtraError",
+    "PeerError",
+    "TrainingError",
+]
 
 
 class CaunetError(Exception):
@@ -13,6 +20,14 @@ class CaunetError(Exception):
 
 class DataError(CaunetError):
     """Images could not be had: missing, unreadable, not what they should be."""
+
+
+class MissingExtraError(CaunetError, ImportError):
+    """An optional dependency is not installed; ``extra`` is the extra of caunet that brings ``module``."""
+
+    def __init__(self, module: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {module}: pip install 'caunet[{extra}]'")
+        self.module, self.extra = module, extra
 
 
 class CheckpointError(CaunetError):

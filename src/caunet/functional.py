@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from caunet.grouped import centred, grouped, pooled
+from caunet.low_rank import centred, grouped, pooled
 
 __all__ = [
     "bilinear",

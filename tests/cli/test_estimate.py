@@ -12,8 +12,8 @@ from skimage import data
 from caunet import geometry
 from caunet.cli import main
 from caunet.cli.estimate import EstimateCommand
-from caunet.estimation.pictures import read_picture
 from caunet.estimation.result import Estimate, Field
+from caunet.images.read import read_picture
 
 
 def opened(path):

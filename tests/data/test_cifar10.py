@@ -14,8 +14,8 @@ from tests.oracles import cifar_archives as made_up
 
 from caunet.data import cifar10, load_images
 from caunet.data.archives import decode_batch, decode_png
-from caunet.data.pictures import to_gray
 from caunet.errors import DataError
+from caunet.images.decode import to_gray
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from PIL import Image
 from skimage import data
 
 from caunet.estimation import Estimator
-from caunet.estimation.pictures import PictureError
+from caunet.images.read import PictureError
 
 CAMERA = data.camera()[::2, ::2]
 COLOUR = data.astronaut()[::2, ::2]

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caunet.bench.hopeless import blank, repetitive, unrelated_pair
-from caunet.bench.pairs import draw_pair
+from caunet.benchmark.pairs import draw_pair
+from caunet.benchmark.unanswerable import blank, repetitive, unrelated_pair
 from caunet.estimation import Estimator
 from caunet.estimation.confidence import FEATURES, confidence, features
 
@@ -60,8 +60,14 @@ def test_photographs_that_calibrated_nothing() -> None:
     sure = [
         draw_pair("test", condition, 0.1, 0, seed=5) for condition in ("clean", "photometric", "occlusion")
     ]
-    hopeless = [unrelated_pair("test", 0), blank("test", 0), blank("test", 3), repetitive(0), repetitive(1)]
+    unanswerable = [
+        unrelated_pair("test", 0),
+        blank("test", 0),
+        blank("test", 3),
+        repetitive(0),
+        repetitive(1),
+    ]
     for pair in sure:
         assert estimator(pair.a, pair.b).confidence > 0.8
-    for pair in hopeless:
+    for pair in unanswerable:
         assert estimator(pair.a, pair.b).confidence < 0.5

@@ -79,13 +79,13 @@ def test_identical_pictures_are_the_identity(projective: Estimator) -> None:
 def test_hopeless_pairs_are_not_trusted(projective: Estimator) -> None:
     rng = np.random.default_rng(3)
     even, noise = np.full((SIDE, SIDE), 0.4), rng.random((SIDE, SIDE))
-    hopeless = [
+    unanswerable = [
         (even, even),
         (even, scene(SIDE)),
         (noise, rng.random((SIDE, SIDE))),
         (scene(SIDE, seed=1), scene(SIDE, seed=2)),
     ]
-    for a, b in hopeless:
+    for a, b in unanswerable:
         assert projective(a, b).confidence < 0.5
 
 

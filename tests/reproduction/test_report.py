@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from caunet.data.pairs import Pairs
-from caunet.reproduction import insides
+from caunet.reproduction import unit_figures
 from caunet.reproduction.recipes import Cell, written
 from caunet.reproduction.report import write_report
 from caunet.reproduction.results import collect
@@ -139,7 +139,7 @@ def test_tuning_averages_responses_by_z() -> None:
         def units(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return torch.cat([(x < 0) * y.abs(), (x > 0) * y.abs()], 1)
 
-    tuning = insides.tuning_of(Model(), Source())  # type: ignore[arg-type]
+    tuning = unit_figures.tuning_of(Model(), Source())  # type: ignore[arg-type]
     assert tuning.response.shape == (2, 45)
     # Bin 0 holds -44.5 and -43.5; the middle bin -0.5 and 0.5, half of which each unit answers.
     assert tuning.response[0, 0] == 44.0

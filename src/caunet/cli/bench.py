@@ -41,11 +41,11 @@ class Registration:
 
     def run(self) -> int:
         """Measure what is not measured yet, print all of it."""
-        from caunet.bench.figure import draw
-        from caunet.bench.pairs import CONDITIONS, MOTIONS
-        from caunet.bench.peers import find
-        from caunet.bench.run import Plan, forget, run
-        from caunet.bench.table import summarise, verdict
+        from caunet.benchmark.figure import draw
+        from caunet.benchmark.pairs import CONDITIONS, MOTIONS
+        from caunet.benchmark.peers import find
+        from caunet.benchmark.run import Plan, forget, run
+        from caunet.benchmark.table import summarise, verdict
 
         plan = Plan(
             pairs=self.pairs,
@@ -97,7 +97,7 @@ class Sheet:
         from PIL import Image
 
         from caunet import geometry
-        from caunet.bench import draw_pair
+        from caunet.benchmark import draw_pair
         from caunet.files import atomic_write
 
         columns = []
@@ -118,7 +118,7 @@ def _show(summary: list[dict[str, Any]], lost: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from caunet.bench.table import full
+    from caunet.benchmark.table import full
 
     header, _, *body = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in full(summary).split("\n")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from caunet.errors import CaunetError
-from caunet.estimation.pictures import PictureError
 from caunet.estimation.result import Estimate
+from caunet.images.read import PictureError
 
 __all__ = ["ServerError", "estimate_remotely", "multipart"]
 

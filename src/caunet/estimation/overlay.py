@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from caunet.data.pictures import SUFFIXES
-from caunet.estimation.pictures import read_picture
 from caunet.estimation.resample import lay
 from caunet.estimation.result import Estimate
 from caunet.files import atomic_write
+from caunet.images.decode import SUFFIXES
+from caunet.images.read import read_picture
 
 if TYPE_CHECKING:
     from PIL import Image

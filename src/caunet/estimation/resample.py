@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.sampling import Mode
+from caunet.geometry.sampling import Mode
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -48,7 +48,7 @@ def lay(
     from PIL import Image
 
     if isinstance(picture, str | os.PathLike):
-        from caunet.estimation.pictures import read_upright
+        from caunet.images.read import read_upright
 
         picture = read_upright(picture, "b")
     if isinstance(picture, Image.Image):

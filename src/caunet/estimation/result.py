@@ -21,7 +21,7 @@ from caunet import geometry
 from caunet.estimation.decomposition import decompose
 from caunet.estimation.describe import summarise
 from caunet.estimation.resample import lay
-from caunet.sampling import Mode
+from caunet.geometry.sampling import Mode
 
 __all__ = ["MODELS", "Estimate", "Field"]
 

@@ -109,7 +109,7 @@ def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: P
     """Pairs with predictions for all networks, and for CAN its units and what they prefer."""
     from caunet.data import PairSource, load_images
     from caunet.models import load_weights
-    from caunet.reproduction import insides
+    from caunet.reproduction import unit_figures
 
     weights = {name: out / cell.name / "weights.safetensors" for name, cell in cells.items()}
     models = {name: load_weights(path).eval() for name, path in weights.items() if path.exists()}
@@ -123,7 +123,7 @@ def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: P
     name = f"{recipe}-{task}"
     pictures = [
         _picture(
-            insides.samples(models, source),
+            unit_figures.samples(models, source),
             folder,
             f"{name}-pairs",
             "Test pairs and what the networks make of them",
@@ -133,7 +133,7 @@ def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: P
     can = models.get("can")
     if can is None or not can.model_spec.rank:
         return pictures
-    tuning = insides.tuning_of(can, source)
+    tuning = unit_figures.tuning_of(can, source)
     selective = tuning.selectivity.topk(min(8, len(tuning.response))).indices.tolist()
     strongest = selective[:4]
     over = " and ".join(tuning.names)
@@ -147,18 +147,24 @@ def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: P
     return [
         *pictures,
         _picture(
-            insides.preferences(tuning),
+            unit_figures.preferences(tuning),
             folder,
             f"{name}-preferences",
             "What units prefer",
             texts["preferences"],
         ),
         _picture(
-            insides.matches(can, selective), folder, f"{name}-matches", "What units compare", texts["matches"]
+            unit_figures.matches(can, selective),
+            folder,
+            f"{name}-matches",
+            "What units compare",
+            texts["matches"],
         ),
-        _picture(insides.filters(can, strongest), folder, f"{name}-filters", "u and v", texts["filters"]),
         _picture(
-            insides.associations(can, strongest),
+            unit_figures.filters(can, strongest), folder, f"{name}-filters", "u and v", texts["filters"]
+        ),
+        _picture(
+            unit_figures.associations(can, strongest),
             folder,
             f"{name}-associations",
             "W = Σ u vᵀ",

@@ -24,7 +24,7 @@ from caunet import tasks
 from caunet.errors import CaunetError
 from caunet.estimation.estimator import Estimator
 from caunet.estimation.result import MODELS
-from caunet.web import asking, bodies, documentation, schemas
+from caunet.web import bodies, documentation, infer_route, schemas
 from caunet.web.inference import infer
 from caunet.web.jobs import BusyError, Computations, TooLongError
 from caunet.web.limits import MAX_BODY, BodyLimit, OwnPagesOnly, StrictHeaders
@@ -152,12 +152,12 @@ def _add_computing(app: FastAPI, networks: Networks, computations: Computations)
         response_model=schemas.InferAnswer,
         responses=schemas.ERRORS,
         summary="What the networks infer from two patches",
-        description=asking.ABOUT,
+        description=infer_route.ABOUT,
         openapi_extra=bodies.infer_body([tasks.get(name) for name in TASKS], list(PHOTOGRAPHS)),
     )
     async def infer_endpoint(request: Request) -> Response:
-        question = await asking.read(request)
-        return JSONResponse(await computations.run(asking.answer, question, networks))
+        question = await infer_route.read(request)
+        return JSONResponse(await computations.run(infer_route.answer, question, networks))
 
     @app.post(
         "/api/estimate",

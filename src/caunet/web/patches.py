@@ -13,9 +13,9 @@ from torch import Tensor
 
 from caunet import tasks
 from caunet.data.lookup import Canvas, bilinear, crop, pad, to_bytes
-from caunet.data.pictures import read_image, to_gray
 from caunet.data.protocols import Text
 from caunet.errors import DataError
+from caunet.images.decode import read_image, to_gray
 
 __all__ = [
     "PATCH",

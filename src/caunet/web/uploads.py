@@ -12,8 +12,8 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from caunet.data.pictures import FORMATS
-from caunet.estimation.pictures import Picture, PictureError, read_picture
+from caunet.images.decode import FORMATS
+from caunet.images.read import Picture, PictureError, read_picture
 from caunet.web.limits import MAX_BODY
 
 __all__ = ["MAX_PIXELS", "FieldError", "Form", "read_form", "read_upload", "upload_size"]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from caunet import geometry
-from caunet.bench import CONDITIONS, MOTIONS, draw_pair, frames, make_pair, pairs, photographs
-from caunet.bench.photographs import GROUPS
+from caunet.benchmark import CONDITIONS, MOTIONS, draw_pair, frames, make_pair, pairs, photographs
+from caunet.benchmark.photographs import GROUPS
 
 SIDE = 96
 STEP = 1 / 255

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from caunet.bench.peers import PEERS
-from caunet.bench.table import LIMITS, Summary
+from caunet.benchmark.peers import PEERS
+from caunet.benchmark.table import LIMITS, Summary
 from caunet.files import atomic_write
 
 __all__ = ["draw"]

@@ -1,12 +1,12 @@
-"""Hopeless pairs are hopeless for the reason given."""
+"""Unanswerable pairs are unanswerable for the reason given."""
 
 import numpy as np
 import pytest
 import torch
 
 from caunet import geometry
-from caunet.bench import blank, out_of_range, repetitive, unrelated_pair
-from caunet.bench.frames import square
+from caunet.benchmark import blank, out_of_range, repetitive, unrelated_pair
+from caunet.benchmark.frames import square
 
 SIDE = 96
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from caunet.errors import CaunetError
-from caunet.estimation.pictures import MIN_SIDE, Picture, PictureError, read_picture
+from caunet.images.read import MIN_SIDE, Picture, PictureError, read_picture
 
 RNG = np.random.default_rng(8)
 RGB = RNG.integers(0, 256, (20, 30, 3), dtype=np.uint8)

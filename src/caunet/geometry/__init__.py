@@ -20,7 +20,7 @@ import math
 import torch
 from torch import Tensor
 
-from caunet.sampling import MODES, Mode, sample
+from caunet.geometry.sampling import MODES, Mode, sample
 
 __all__ = [
     "affine",

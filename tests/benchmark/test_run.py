@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from caunet.bench import draw_pair, peers, table
-from caunet.bench.run import Plan, corner_error, forget, load, quota, run
+from caunet.benchmark import draw_pair, peers, table
+from caunet.benchmark.run import Plan, corner_error, forget, load, quota, run
 from caunet.errors import DataError
 
 PLAN = Plan(pairs=3, conditions=("clean", "blur"), motions=(0.03, 0.1), group="test", side=48)

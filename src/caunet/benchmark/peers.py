@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from caunet.bench import methods
-from caunet.bench.methods import Matrix, Picture, Register
+from caunet.benchmark import methods
+from caunet.benchmark.methods import Matrix, Picture, Register
 from caunet.errors import CaunetError
 
 __all__ = ["PEERS", "Peer", "PeerMissing", "find", "one_thread"]

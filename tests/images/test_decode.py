@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.oracles.cifar_archives import gray
 
-from caunet.data.pictures import read_image
 from caunet.errors import DataError
+from caunet.images.decode import read_image
 
 RNG = np.random.default_rng(3)
 RGB = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.bench.frames import draw_homography, place, square, take, uniform
-from caunet.bench.pairs import NOISE, Pair, find_frame, generator_for, quantised
-from caunet.bench.photographs import Group, photographs
+from caunet.benchmark.frames import draw_homography, place, square, take, uniform
+from caunet.benchmark.pairs import NOISE, Pair, find_frame, generator_for, quantised
+from caunet.benchmark.photographs import Group, photographs
 
 __all__ = ["blank", "out_of_range", "repetitive", "unrelated_pair"]
 

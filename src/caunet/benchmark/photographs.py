@@ -12,8 +12,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from caunet.data.pictures import read_image
 from caunet.errors import DataError
+from caunet.images.decode import read_image
 
 __all__ = ["GROUPS", "Group", "photographs"]
 

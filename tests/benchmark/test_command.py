@@ -8,9 +8,9 @@ import pytest
 from benchmarks.registration import scaling_table
 from PIL import Image
 
-from caunet.bench import figure, table
+from caunet.benchmark import figure, table
 from caunet.cli import main
-from tests.bench.test_run import rows_of
+from tests.benchmark.test_run import rows_of
 
 FAST = ["--peers", "ecc-pyramid", "phase", "--conditions", "clean", "--motions", "0.03", "--side", "96"]
 

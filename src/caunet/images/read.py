@@ -24,8 +24,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from caunet.data.pictures import MAX_PIXELS, Samples, decode, read_samples
 from caunet.errors import DataError
+from caunet.images.decode import MAX_PIXELS, Samples, decode, read_samples
 
 if TYPE_CHECKING:
     from PIL import Image

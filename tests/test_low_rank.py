@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import forward_ad, gradcheck
 
 from caunet import functional as F
-from caunet import grouped
+from caunet import low_rank as grouped
 from tests.oracles import units as oracle
 from tests.test_functional import SHAPES, draw
 

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.bench.frames import square
-from caunet.bench.pairs import CONDITIONS, MOTIONS, Condition, draw_pair
-from caunet.bench.peers import Peer, one_thread
-from caunet.bench.photographs import Group, photographs
+from caunet.benchmark.frames import square
+from caunet.benchmark.pairs import CONDITIONS, MOTIONS, Condition, draw_pair
+from caunet.benchmark.peers import Peer, one_thread
+from caunet.benchmark.photographs import Group, photographs
 from caunet.errors import DataError
 from caunet.files import write_text
 from caunet.progress import Track, track
@@ -134,7 +134,7 @@ def forget(path: Path, names: Collection[str]) -> None:
 def quota(peer: Peer, pairs: int) -> int:
     """How many of ``pairs`` a peer is measured on.
 
-    >>> from caunet.bench.peers import PEERS
+    >>> from caunet.benchmark.peers import PEERS
     >>> {peer.name: quota(peer, 100) for peer in PEERS if quota(peer, 100) < 100}
     {'kornia': 20}
     """

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from caunet.bench import frames, peers, photographs
-from caunet.bench.pairs import quantised
+from caunet.benchmark import frames, peers, photographs
+from caunet.benchmark.pairs import quantised
 
 SIDE = 160
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.bench.frames import blurred, draw_homography, place, square, take, uniform
-from caunet.bench.photographs import Group, photographs
+from caunet.benchmark.frames import blurred, draw_homography, place, square, take, uniform
+from caunet.benchmark.photographs import Group, photographs
 from caunet.data import keys
 
 __all__ = [

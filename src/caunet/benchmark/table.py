@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from caunet.bench.peers import PEERS
+from caunet.benchmark.peers import PEERS
 
 __all__ = ["LIMITS", "compact", "full", "summarise", "verdict"]
 
