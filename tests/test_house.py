@@ -30,6 +30,7 @@ ALLOWED = {
     "evaluation": {"metrics", "tasks", "data", "models", "baselines", "geometry"},
     "training": {"models", "data", "metrics", "optim", "evaluation", "tasks"},
     "estimation": {"images", "models", "geometry", "tasks", "data"},
+    "execution": set(),
     "export": {"models", "tasks"},
     "benchmark": {"images", "estimation", "geometry", "data"},
     "reproduction": {"training", "models", "data", "metrics", "evaluation", "tasks", "baselines", "geometry"},

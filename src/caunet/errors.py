@@ -8,6 +8,7 @@ __all__ = [
     "CaunetError",
     "CheckpointError",
     "DataError",
+    "ItemError",
     "MissingExtraError",
     "PeerError",
     "TrainingError",
@@ -20,6 +21,14 @@ class CaunetError(Exception):
 
 class DataError(CaunetError):
     """Images could not be had: missing, unreadable, not what they should be."""
+
+
+class ItemError(CaunetError):
+    """One of many items has no result; ``index`` says which, ``kind`` is the name of the exception it ended with."""
+
+    def __init__(self, index: int, kind: str, message: str) -> None:
+        super().__init__(f"item {index}: {kind}: {message}")
+        self.index, self.kind, self.message = index, kind, message
 
 
 class MissingExtraError(CaunetError, ImportError):
