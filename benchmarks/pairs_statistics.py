@@ -81,7 +81,12 @@ def main() -> None:
         "pairs_statistics",
         {
             "environment": harness.environment(),
-            "data": {"name": images.name, "split": images.split, "sha256": images.fingerprint, "seed": 0},
+            "data": {
+                "name": images.name,
+                "split": images.split,
+                "fingerprint": images.fingerprint,
+                "seed": 0,
+            },
             "featureless_below_grey_levels": FEATURELESS,
             "statistics": rows,
             "exhaustive_search_translation": searches(images),

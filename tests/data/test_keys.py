@@ -97,5 +97,5 @@ def test_bad_keys_are_named(arguments, name):
 
 
 def test_an_index_of_another_type_is_refused():
-    with pytest.raises(TypeError, match="index takes an int64"):
+    with pytest.raises(TypeError, match="index must be an int64"):
         keys.uniform(0, 0, torch.tensor([0.5]), 1)

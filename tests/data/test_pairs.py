@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caunet import geometry, tasks
-from caunet.data import ImageSet, PairSource, Photometric
+from caunet.data import ImageSet, PairSource, Photometric, fingerprint
 
 TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 BOTH = [(t, p) for t in TASKS for p in ("text", "release")]
@@ -56,6 +56,49 @@ def test_fixed_pairs_are_the_fresh_pairs_of_epoch_0(task, protocol):
     assert same(fixed.batch(3, index), fresh.batch(0, index))
     x, y, _ = fixed.bytes(0, index)
     assert x.dtype == y.dtype == torch.uint8
+
+
+def test_splits_of_one_seed_share_no_z():
+    """Test pairs whose z were those of the training pairs, index by index, would not be independent of them."""
+    images, index = noise(), torch.arange(300)
+    z = {
+        split: PairSource(ImageSet(images, "noise", split), "affine", pairs="fresh").batch(0, index).z
+        for split in ("train", "train-fit", "validation", "test")
+    }
+    assert torch.equal(z["train"], z["train-fit"])
+    assert torch.equal(z["train"], PairSource(images, "affine", pairs="fresh").batch(0, index).z)
+    for one, other in (("train", "test"), ("train", "validation"), ("validation", "test")):
+        assert not torch.isclose(z[one], z[other]).any(1).any()
+    explicit = PairSource(ImageSet(images, "noise", "test"), "affine", split="train").batch(0, index).z
+    assert torch.equal(explicit, z["train"])
+    with pytest.raises(
+        ValueError, match="split must be one of train, train-fit, validation, test, got 'dev'"
+    ):
+        PairSource(images, "affine", split="dev")
+
+
+def test_places_light_and_order_depend_on_the_split_too():
+    changes, index = Photometric(noise=(0.1, 0.1)), torch.arange(40)
+    train, test = (
+        PairSource(noise(), "translation", "release", split=s, photometric=changes) for s in ("train", "test")
+    )
+    assert not torch.equal(train.schedule(0, 100)[1], test.schedule(0, 100)[1])
+    flat = torch.full((4, 32, 32), 128, dtype=torch.uint8)
+    grain = [
+        PairSource(flat, "rotation", split=s, photometric=changes).bytes(0, index)[0]
+        for s in ("train", "test")
+    ]
+    assert not torch.equal(*grain)
+
+
+def test_a_source_knows_the_fingerprint_of_its_images():
+    images = noise()
+    wrapped = ImageSet(images, "noise", "test")
+    assert PairSource(images, "affine").fingerprint == PairSource(wrapped, "affine").fingerprint
+    assert PairSource(images, "affine").fingerprint == wrapped.fingerprint == fingerprint(images)
+    changed = images.clone()
+    changed[-1, -1, -1] ^= 1
+    assert PairSource(changed, "affine").fingerprint != wrapped.fingerprint
 
 
 def test_epochs_and_seeds_change_fresh_pairs():
@@ -117,8 +160,8 @@ def test_pair_i_is_of_image_i_over_ten():
 def test_values_are_bytes_in_minus_half_to_half():
     x, y, z = PairSource(noise(), "affine", dtype=torch.float64).batch(0, torch.arange(300))
     for patch in (x, y):
-        grey = (patch + 0.5) * 255
-        assert torch.allclose(grey, grey.round(), atol=1e-9)
+        gray = (patch + 0.5) * 255
+        assert torch.allclose(gray, gray.round(), atol=1e-9)
         assert float(patch.min()) >= -0.5
         assert float(patch.max()) <= 0.5
     assert z.dtype == torch.float64
@@ -195,7 +238,7 @@ def test_blur_is_a_gaussian():
 
 def test_image_sets_and_tensors_give_the_same_pairs():
     images = noise()
-    wrapped = ImageSet(images, "noise", "train", "0" * 64)
+    wrapped = ImageSet(images, "noise", "train")
     index = torch.arange(20)
     assert same(PairSource(wrapped, "affine").batch(0, index), PairSource(images, "affine").batch(0, index))
     assert len(PairSource(wrapped, "affine", per_image=3)) == 90
@@ -205,11 +248,11 @@ def test_image_sets_and_tensors_give_the_same_pairs():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pairs": "new"}, "pairs takes 'fixed' or 'fresh', got 'new'"),
-        ({"per_image": 0}, "per_image takes 1 or more"),
-        ({"seed": -1}, "seed takes"),
-        ({"protocol": "texte"}, "protocol takes one of"),
-        ({"patch": 33}, "patch takes 1 to 32"),
+        ({"pairs": "new"}, "pairs must be 'fixed' or 'fresh', got 'new'"),
+        ({"per_image": 0}, "per_image must be 1 or more"),
+        ({"seed": -1}, "seed must be"),
+        ({"protocol": "texte"}, "protocol must be one of"),
+        ({"patch": 33}, "patch must be 1 to 32"),
         ({"task": "rotatoin"}, "did you mean 'rotation'"),
     ],
 )
@@ -219,22 +262,22 @@ def test_bad_arguments_are_named(arguments, message):
 
 
 def test_bad_types_are_named():
-    with pytest.raises(TypeError, match="images takes bytes"):
+    with pytest.raises(TypeError, match="images must be bytes"):
         PairSource(torch.zeros(2, 32, 32), "rotation")
-    with pytest.raises(TypeError, match="dtype takes a floating type"):
+    with pytest.raises(TypeError, match="dtype must be a floating type"):
         PairSource(noise(2), "rotation", dtype=torch.int32)
     source = PairSource(noise(2), "rotation")
-    with pytest.raises(TypeError, match="index takes an int64"):
+    with pytest.raises(TypeError, match="index must be an int64"):
         source.batch(0, torch.tensor([0.0]))
-    with pytest.raises(ValueError, match="index takes 0 to 19, got 3 to 20"):
+    with pytest.raises(ValueError, match="index must be 0 to 19, got 3 to 20"):
         source.batch(0, torch.tensor([3, 20]))
-    with pytest.raises(ValueError, match="order takes one of"):
+    with pytest.raises(ValueError, match="order must be one of"):
         source.schedule(0, 5, "random")
-    with pytest.raises(ValueError, match="batch takes 1 to 20"):
+    with pytest.raises(ValueError, match="batch must be 1 to 20"):
         source.schedule(0, 21)
-    with pytest.raises(ValueError, match="step takes 0 or more"):
+    with pytest.raises(ValueError, match="step must be 0 or more"):
         source.schedule(-1, 5)
-    with pytest.raises(ValueError, match="rank takes"):
+    with pytest.raises(ValueError, match="rank must"):
         next(source.stream(0, 1, 5, rank=2, world=2))
     for bad in ({"gain": (1.0, 0.5)}, {"noise": (-0.1, 0.1)}, {"blur": (0.0, float("nan"))}):
         with pytest.raises(ValueError, match=next(iter(bad))):

@@ -135,11 +135,11 @@ def test_bytes_round_halves_up():
 
 
 def test_refusals_name_what_was_wrong():
-    with pytest.raises(ValueError, match="protocol takes one of text, release, got 'matlab'"):
+    with pytest.raises(ValueError, match="protocol must be one of text, release, got 'matlab'"):
         protocols.get("matlab", tasks.get("rotation"), (32, 32), 11)
-    with pytest.raises(ValueError, match="patch takes 1 to 20"):
+    with pytest.raises(ValueError, match="patch must be 1 to 20"):
         protocols.get("text", tasks.get("rotation"), (20, 32), 21)
-    with pytest.raises(ValueError, match="patch takes at most 15"):
+    with pytest.raises(ValueError, match="patch must be at most 15"):
         protocols.get("release", tasks.get("translation"), (20, 32), 16)
     with pytest.raises(ValueError, match="horizon"):
         protocols.get("release", tasks.get("projective"), (120, 120), 11)

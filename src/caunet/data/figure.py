@@ -23,7 +23,7 @@ def draw_samples(source: PairSource, path: Path, columns: int = 10, epoch: int =
 
     kind = path.suffix.lstrip(".").lower()
     if kind not in FORMATS:
-        raise ValueError(f"out takes a file ending in {', '.join(FORMATS)}, got {path.name!r}")
+        raise ValueError(f"out must be a file ending in {', '.join(FORMATS)}, got {path.name!r}")
     index = choose(source, columns)
     x, y, z = source.bytes(epoch, index)
     lines = source.task.dim
@@ -59,7 +59,7 @@ def choose(source: PairSource, columns: int) -> Tensor:
     """Numbers of ``columns`` pairs, each of another image, drawn from the source's seed."""
     images = len(source) // source.per_image
     if not 1 <= columns <= images:
-        raise ValueError(f"columns takes 1 to {images} (the number of images), got {columns}")
+        raise ValueError(f"columns must be 1 to {images} (the number of images), got {columns}")
     u = keys.words(source.seed, 0, torch.arange(images), 1, keys.Stream.FIGURE)[:, 0]
     chosen = torch.argsort(u, stable=True)[:columns]
     return (chosen * source.per_image).to(source.device)

@@ -21,7 +21,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-__all__ = ["Stream", "normal", "permutation", "philox", "uniform", "words"]
+__all__ = ["SPLITS", "Stream", "normal", "permutation", "philox", "stream_of", "uniform", "words"]
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -38,6 +38,21 @@ class Stream(IntEnum):
     PHOTOMETRIC = 3
     NOISE = 4
     FIGURE = 5
+
+
+SPLITS = {"train": 0, "train-fit": 0, "validation": 1024, "test": 2048}
+"""Where the streams of each part of the images begin: what is measured on shares no number with what is learned."""
+
+
+def stream_of(purpose: Stream, split: str = "train") -> int:
+    """The number of the stream for a purpose and a part of the images.
+
+    >>> stream_of(Stream.PLACE), stream_of(Stream.PLACE, "test")
+    (1, 2049)
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    return SPLITS[split] + int(purpose)
 
 
 def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]) -> tuple[Tensor, ...]:
@@ -84,24 +99,28 @@ def normal(seed: int, epoch: int, index: Tensor, lanes: int, stream: int = 0) ->
     return torch.cat([radius * angle.cos(), radius * angle.sin()], 1)[:, :lanes]
 
 
-def permutation(seed: int, epoch: int, n: int, device: torch.device | str | None = None) -> Tensor:
+def permutation(
+    seed: int, epoch: int, n: int, device: torch.device | str | None = None, stream: int = Stream.SHUFFLE
+) -> Tensor:
     """A permutation of range(n), (n,) int64: the order of 63-bit keys.
 
     >>> sorted(permutation(0, 1, 5).tolist())
     [0, 1, 2, 3, 4]
     """
-    pair = words(seed, epoch, torch.arange(n, device=device), 2, Stream.SHUFFLE)
+    pair = words(seed, epoch, torch.arange(n, device=device), 2, stream)
     return torch.argsort((pair[:, 0] >> 1 << 32) | pair[:, 1], stable=True)
 
 
 def _check(seed: int, epoch: int, index: Tensor, lanes: int, stream: int) -> None:
     if not 0 <= seed < 1 << 64:
-        raise ValueError(f"seed takes an integer in [0, 2^64), got {seed}")
+        raise ValueError(f"seed must be an integer in [0, 2^64), got {seed}")
     if not 0 <= epoch < 1 << 32:
-        raise ValueError(f"epoch takes an integer in [0, 2^32), got {epoch}")
+        raise ValueError(f"epoch must be an integer in [0, 2^32), got {epoch}")
     if index.dtype != torch.int64 or index.ndim != 1:
-        raise TypeError(f"index takes an int64 tensor (B,), got {index.dtype} of shape {tuple(index.shape)}")
+        raise TypeError(
+            f"index must be an int64 tensor (B,), got {index.dtype} of shape {tuple(index.shape)}"
+        )
     if not 0 < lanes <= 4 * _BLOCKS:
-        raise ValueError(f"lanes takes 1 to {4 * _BLOCKS}, got {lanes}")
+        raise ValueError(f"lanes must be 1 to {4 * _BLOCKS}, got {lanes}")
     if not 0 <= stream < 1 << 12:
-        raise ValueError(f"stream takes an integer in [0, 4096), got {stream}")
+        raise ValueError(f"stream must be an integer in [0, 4096), got {stream}")

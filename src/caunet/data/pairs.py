@@ -1,6 +1,6 @@
 """Pairs of patches (x, y) and the z that relates them, made from images at the speed of tensors.
 
-A pair is a function of (seed, epoch, index) and of the images, the task and the protocol: whoever makes it,
+A pair is a function of (seed, split, epoch, index) and of the images, the task and the protocol: whoever makes it,
 alone or in a batch of any size, gets the same bits. See docs/pairs.md for what is computed.
 
 >>> images = torch.arange(3 * 32 * 32).remainder(251).view(3, 32, 32).to(torch.uint8)
@@ -15,6 +15,7 @@ True
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from caunet import tasks
 from caunet.data import keys, lookup, photometric, protocols
-from caunet.data.images import ImageSet
+from caunet.data.images import ImageSet, fingerprint
 from caunet.data.keys import Stream
 from caunet.progress import track
 
@@ -51,8 +52,10 @@ class PairSource:
         patch: side of the patches.
         pairs: ``"fixed"``, N * per_image pairs made once and kept as bytes, the same in every epoch; or
             ``"fresh"``, made when asked for, new in every epoch.
-        per_image: pairs an image; pair i is of image i // per_image.
+        per_image: pairs per image; pair i is of image i // per_image.
         seed: key of everything random here.
+        split: ``"train"``, ``"validation"`` or ``"test"``: part of the key, so that pairs to measure on have other z
+            than pairs to learn from, whatever the seed. None: that of the `ImageSet`; ``"train"`` for a tensor.
         photometric: changes of light, noise and blur (`Photometric`); None for none.
         device: where pairs are made and kept (that of the images).
         dtype: of what comes out. Everything is computed in float64 and rounded to bytes first.
@@ -68,6 +71,7 @@ class PairSource:
         pairs: str = "fixed",
         per_image: int = 10,
         seed: int = 0,
+        split: str | None = None,
         photometric: photometric.Photometric | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
@@ -75,13 +79,17 @@ class PairSource:
         self.images = images
         self._pixels = _checked(images.pixels if isinstance(images, ImageSet) else images)
         if pairs not in ("fixed", "fresh"):
-            raise ValueError(f"pairs takes 'fixed' or 'fresh', got {pairs!r}")
+            raise ValueError(f"pairs must be 'fixed' or 'fresh', got {pairs!r}")
         if per_image < 1:
-            raise ValueError(f"per_image takes 1 or more, got {per_image}")
+            raise ValueError(f"per_image must be 1 or more, got {per_image}")
         if not dtype.is_floating_point:
-            raise TypeError(f"dtype takes a floating type, got {dtype}")
+            raise TypeError(f"dtype must be a floating type, got {dtype}")
         if not 0 <= seed < 1 << 64:
-            raise ValueError(f"seed takes an integer in [0, 2^64), got {seed}")
+            raise ValueError(f"seed must be an integer in [0, 2^64), got {seed}")
+        if split is None:
+            split = images.split if isinstance(images, ImageSet) else "train"
+        self.split = split
+        self._streams = {purpose: keys.stream_of(purpose, self.split) for purpose in Stream}
         self.task = tasks.get(task)
         height, width = self._pixels.shape[1:]
         self.rule = protocols.get(protocol, self.task, (height, width), patch)
@@ -89,7 +97,7 @@ class PairSource:
         self.per_image, self.seed, self.photometric, self.dtype = per_image, seed, photometric, dtype
         self.device = torch.device(device) if device is not None else self._pixels.device
         self._pixels = self._pixels.to(self.device)
-        self._centres: Tensor | None = None
+        self._centers: Tensor | None = None
         self._padded: Tensor | None = None
         self._fixed: tuple[Tensor, Tensor, Tensor] | None = None
         self._order: tuple[int, Tensor] | None = None
@@ -103,19 +111,24 @@ class PairSource:
 
     def batch(self, epoch: int, index: Tensor) -> Pairs:
         """The pairs numbered ``index`` (B,) int64 of ``epoch`` (which ``fixed`` pairs do not depend on)."""
-        return self._dress(*self.bytes(epoch, index))
+        return self._to_float(*self.bytes(epoch, index))
 
     def bytes(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The same pairs as they are at rest: x and y uint8 (B, patch, patch), z float32 (B, dim)."""
         index = self._checked_index(index)
         if self.pairs == "fixed":
-            x, y, z = self._materialise()
+            x, y, z = self._materialize()
             return x.index_select(0, index), y.index_select(0, index), z.index_select(0, index)
         if len(index) <= _CHUNK:
             return self._make(epoch, index)
         blocks = [self._make(epoch, index[part]) for part in _slices(len(index), _CHUNK)]
         x, y, z = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         return x, y, z
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Which images the pairs are made of: `caunet.data.fingerprint` of their pixels."""
+        return self.images.fingerprint if isinstance(self.images, ImageSet) else fingerprint(self._pixels)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -134,24 +147,24 @@ class PairSource:
     def steps(self, batch: int) -> int:
         """How many whole batches an epoch has."""
         if not 1 <= batch <= len(self):
-            raise ValueError(f"batch takes 1 to {len(self)} (the number of pairs), got {batch}")
+            raise ValueError(f"batch must be 1 to {len(self)} (the number of pairs), got {batch}")
         return len(self) // batch
 
     def schedule(self, step: int, batch: int, order: str = "shuffled") -> tuple[int, Tensor]:
         """Epoch and index (batch,) of global batch number ``step``: a pure function, so runs resume anywhere.
 
         ``shuffled``: every epoch in an order of its own; ``contiguous``: runs of the stored order, ten pairs
-        an image in a row. What is left over at the end of an epoch is dropped.
+        per image in a row. What is left over at the end of an epoch is dropped.
         """
         if order not in ORDERS:
-            raise ValueError(f"order takes one of {', '.join(ORDERS)}, got {order!r}")
+            raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
         if step < 0:
-            raise ValueError(f"step takes 0 or more, got {step}")
+            raise ValueError(f"step must be 0 or more, got {step}")
         epoch, place = divmod(step, self.steps(batch))
         if order == "contiguous":
             return epoch, torch.arange(place * batch, (place + 1) * batch, device=self.device)
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, keys.permutation(self.seed, epoch, len(self), self.device)
+            self._order = epoch, self._permutation(epoch)
         return epoch, self._order[1][place * batch : (place + 1) * batch]
 
     def stream(
@@ -163,7 +176,7 @@ class PairSource:
         Same values as `batch` gives; fresh pairs are made many batches at a time, because that is faster.
         """
         if not 0 <= rank < world <= batch:
-            raise ValueError(f"rank takes 0 <= rank < world <= batch, got {rank}, {world}, {batch}")
+            raise ValueError(f"rank must satisfy 0 <= rank < world <= batch, got {rank}, {world}, {batch}")
         small, larger = divmod(batch, world)
         first = rank * small + min(rank, larger)
         count = small + (rank < larger)
@@ -175,16 +188,19 @@ class PairSource:
             last = min(stop, step + ahead, (step // epoch_steps + 1) * epoch_steps)
             planned = [self.schedule(i, batch, order) for i in range(step, last)]
             index = torch.cat([part[first : first + count] for _, part in planned])
-            made = self._dress(*self.bytes(planned[0][0], index))
+            made = self._to_float(*self.bytes(planned[0][0], index))
             for part in _slices(len(index), count):
                 yield Pairs(*(t[part] for t in made))
             step = last
 
-    def _dress(self, x: Tensor, y: Tensor, z: Tensor) -> Pairs:
+    def _permutation(self, epoch: int) -> Tensor:
+        return keys.permutation(self.seed, epoch, len(self), self.device, self._streams[Stream.SHUFFLE])
+
+    def _to_float(self, x: Tensor, y: Tensor, z: Tensor) -> Pairs:
         x, y = (t.to(self.dtype).div_(255).sub_(0.5) for t in (x, y))
         return Pairs(x, y, z.to(self.dtype))
 
-    def _materialise(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _materialize(self) -> tuple[Tensor, Tensor, Tensor]:
         if self._fixed is None:
             n, side = len(self), self.patch
             x = torch.empty(n, side, side, dtype=torch.uint8, device=self.device)
@@ -194,15 +210,17 @@ class PairSource:
                     index = torch.arange(part.start, part.stop, device=self.device)
                     x[part], y[part], z[part] = self._make(0, index)
                     bar.advance(len(index))
-            self._fixed, self._centres, self._padded = (x, y, z), None, None
+            self._fixed, self._centers, self._padded = (x, y, z), None, None
         return self._fixed
 
     def _make(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # A chunk of pairs, from keys to bytes.
-        z = self.rule.parameters(keys.uniform(self.seed, epoch, index, self.task.dim, Stream.PARAMETERS))
+        z = self.rule.parameters(
+            keys.uniform(self.seed, epoch, index, self.task.dim, self._streams[Stream.PARAMETERS])
+        )
         plan: protocols.Crops | Tensor
         if self.rule.places:
-            plan = self.rule.crops(z, keys.uniform(self.seed, epoch, index, 2, Stream.PLACE))
+            plan = self.rule.crops(z, keys.uniform(self.seed, epoch, index, 2, self._streams[Stream.PLACE]))
         else:
             plan = self.rule.pull(z)
         image = torch.div(index, self.per_image, rounding_mode="floor")
@@ -211,7 +229,9 @@ class PairSource:
         for part in _slices(len(index), _BLOCK):
             first, second = self._read(image[part], plan, part)
             if self.photometric is not None:
-                first, second = self.photometric.apply(first, second, self.seed, epoch, index[part])
+                first, second = self.photometric.apply(
+                    first, second, self.seed, epoch, index[part], self.split
+                )
             x[part], y[part] = lookup.to_bytes(first), lookup.to_bytes(second)
         return x, y, z
 
@@ -222,26 +242,26 @@ class PairSource:
         if isinstance(plan, protocols.Crops):
             first, second = (lookup.crop(canvas, corner[part], self.patch) for corner in plan)
             return first, second
-        if self._centres is None:  # the first patch is the same in all pairs of an image
+        if self._centers is None:  # the first patch is the same in all pairs of an image
             row, column = self.rule.corner
-            centres = self._pixels[:, row : row + self.patch, column : column + self.patch]
-            self._centres = centres.contiguous()
+            centers = self._pixels[:, row : row + self.patch, column : column + self.patch]
+            self._centers = centers.contiguous()
         read = lookup.bicubic if self.rule.interpolation == "bicubic" else lookup.bilinear
-        return self._centres.index_select(0, image), read(canvas, plan[part], self.patch)
+        return self._centers.index_select(0, image), read(canvas, plan[part], self.patch)
 
     def _checked_index(self, index: Tensor) -> Tensor:
         if index.dtype != torch.int64 or index.ndim != 1:
-            raise TypeError(f"index takes an int64 tensor (B,), got {index.dtype} {tuple(index.shape)}")
+            raise TypeError(f"index must be an int64 tensor (B,), got {index.dtype} {tuple(index.shape)}")
         if index.device.type == "cpu" and index.numel():  # on a GPU this would wait for it
             low, high = int(index.min()), int(index.max())
             if low < 0 or high >= len(self):
-                raise ValueError(f"index takes 0 to {len(self) - 1}, got {low} to {high}")
+                raise ValueError(f"index must be 0 to {len(self) - 1}, got {low} to {high}")
         return index.to(self.device)
 
 
 def _checked(pixels: Tensor) -> Tensor:
     if pixels.dtype != torch.uint8 or pixels.ndim != 3 or len(pixels) == 0:
-        raise TypeError(f"images takes bytes (N, height, width), got {pixels.dtype} {tuple(pixels.shape)}")
+        raise TypeError(f"images must be bytes (N, height, width), got {pixels.dtype} {tuple(pixels.shape)}")
     return pixels
 
 

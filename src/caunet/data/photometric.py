@@ -1,4 +1,4 @@
-"""Changes of light between the two pictures: gain, bias, noise and blur, off unless asked for.
+"""Changes of light between the two patches: gain, bias, noise and blur, off unless asked for.
 
 The second patch is blurred, then scaled by the gain and raised by the bias; both patches get noise of their
 own. Everything is drawn from the pair's keys, so a pair with its changes is still a function of
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from caunet.data import keys
-from caunet.data.keys import Stream
+from caunet.data.keys import Stream, stream_of
 
 __all__ = ["Photometric"]
 
@@ -25,7 +25,7 @@ class Photometric:
     """Ranges to draw from, one number a pair, uniformly.
 
     Args:
-        gain: factor on the second patch's grey levels (black stays black).
+        gain: factor on the second patch's gray levels (black stays black).
         bias: added to the second patch, as a share of the range from black to white.
         noise: standard deviation of Gaussian noise on both patches, as a share of that range.
         blur: standard deviation, in pixels, of a Gaussian blur of the second patch (the patch's edge pixels
@@ -44,9 +44,9 @@ class Photometric:
         for name in ("gain", "bias", "noise", "blur"):
             low, high = getattr(self, name)
             if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-                raise ValueError(f"{name} takes (low, high) with low <= high, got {(low, high)}")
+                raise ValueError(f"{name} must be (low, high) with low <= high, got {(low, high)}")
             if name != "bias" and low < 0:
-                raise ValueError(f"{name} takes no negative numbers, got {(low, high)}")
+                raise ValueError(f"{name} must not be negative, got {(low, high)}")
 
     @classmethod
     def from_json(cls, value: Mapping[str, Sequence[float]]) -> "Photometric":
@@ -58,14 +58,16 @@ class Photometric:
         unknown = sorted(set(value) - {"gain", "bias", "noise", "blur"})
         if unknown or not all(len(pair) == 2 for pair in value.values()):
             raise ValueError(
-                f"photometric takes gain, bias, noise, blur, each [low, high]; got {dict(value)}"
+                f"photometric must hold gain, bias, noise or blur, each [low, high], got {dict(value)}"
             )
         return cls(**{name: (low, high) for name, (low, high) in value.items()})
 
-    def apply(self, x: Tensor, y: Tensor, seed: int, epoch: int, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Grey levels x and y (B, patch, patch), changed for the pairs ``index`` (B,), as float64."""
+    def apply(
+        self, x: Tensor, y: Tensor, seed: int, epoch: int, index: Tensor, split: str = "train"
+    ) -> tuple[Tensor, Tensor]:
+        """Gray levels x and y (B, patch, patch), changed for the pairs ``index`` (B,), as float64."""
         x, y = x.to(torch.float64), y.to(torch.float64)
-        u = keys.uniform(seed, epoch, index, 4, Stream.PHOTOMETRIC)
+        u = keys.uniform(seed, epoch, index, 4, stream_of(Stream.PHOTOMETRIC, split))
         ranges = (self.gain, self.bias, self.noise, self.blur)
         drawn = [u[:, i] * (high - low) + low for i, (low, high) in enumerate(ranges)]
         gain, bias, noise, blur = (value[:, None, None] for value in drawn)
@@ -74,7 +76,7 @@ class Photometric:
         y = y * gain + 255.0 * bias
         if self.noise[1] > 0:
             _, height, width = x.shape
-            grain = keys.normal(seed, epoch, index, 2 * height * width, Stream.NOISE)
+            grain = keys.normal(seed, epoch, index, 2 * height * width, stream_of(Stream.NOISE, split))
             grain = 255.0 * noise[..., None] * grain.view(-1, 2, height, width)
             x, y = x + grain[:, 0], y + grain[:, 1]
         return x, y
@@ -94,7 +96,7 @@ def _blurred(y: Tensor, sigma: Tensor, radius: int) -> Tensor:
 
 
 def _weights(sigma: Tensor, radius: int) -> list[Tensor]:
-    # A Gaussian's values at whole pixels, made to add up to 1; sigma 0 leaves the picture as it is.
+    # A Gaussian's values at whole pixels, made to add up to 1; sigma 0 leaves the patch as it is.
     narrow = 2.0 * sigma.clamp(min=1e-3).square()
     raw = [(-float(k * k) / narrow).exp() for k in range(-radius, radius + 1)]
     total = torch.zeros_like(sigma)

@@ -51,9 +51,9 @@ class Rule(Protocol):
 def get(name: str, task: Task, size: tuple[int, int], patch: int) -> Rule:
     """The protocol called ``name`` for a task, images of ``size`` (height, width) and square patches."""
     if patch < 1 or patch > min(size):
-        raise ValueError(f"patch takes 1 to {min(size)} for images of {size[0]}x{size[1]}, got {patch}")
+        raise ValueError(f"patch must be 1 to {min(size)} for images of {size[0]}x{size[1]}, got {patch}")
     if name not in PROTOCOLS:
-        raise ValueError(f"protocol takes one of {', '.join(PROTOCOLS)}, got {name!r}")
+        raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {name!r}")
     return PROTOCOLS[name](task, size, patch)
 
 
@@ -123,7 +123,7 @@ class Release:
         self.corner = self.text.corner
         reach = max(task.high) if task.name == "translation" else 0
         if min(size) - patch < reach:
-            raise ValueError(f"patch takes at most {min(size) - int(reach)} here: both patches must fit")
+            raise ValueError(f"patch must be at most {min(size) - int(reach)} here: both patches must fit")
         if task.name == "projective":
             self._check_horizon()
 

@@ -32,7 +32,7 @@ def pair_statistics(source: PairSource, limit: int | None = None, epoch: int = 0
     """
     count = len(source) if limit is None else min(limit, len(source))
     if count < 1:
-        raise ValueError(f"limit takes 1 or more, got {limit}")
+        raise ValueError(f"limit must be 1 or more, got {limit}")
     sums = _Sums(source)
     spread = torch.arange(count) * len(source) // count
     with track(count, f"counting {source.task.name} pairs", "pairs") as bar:
