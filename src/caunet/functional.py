@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from caunet.low_rank import centred, grouped, pooled
+from caunet.low_rank import centered, contrast_and_energy, pooled
 
 __all__ = [
     "bilinear",
@@ -132,7 +132,7 @@ def contrast_association_low_rank(a: Tensor, b: Tensor, u: Tensor, v: Tensor, ra
         h_g = 1/2 [ (W_g 1)·a² + (W_g^T 1)·b² ] - sum_k (u_k·a)(v_k·b),
 
     so that the squares need one vector a group where the paper's matrix form takes one a rank-one term.
-    Both inputs are first centred by a common value, which changes nothing but the rounding.
+    Both inputs are first centered by a common value, which changes nothing but the rounding.
 
     Args:
         a: ``(..., I)``.
@@ -149,7 +149,7 @@ def contrast_association_low_rank(a: Tensor, b: Tensor, u: Tensor, v: Tensor, ra
     tensor([2.])
     """
     _check_factors(a, b, u, v, rank)
-    contrast, _, _ = grouped(a, b, u, v, rank)
+    contrast, _, _ = contrast_and_energy(a, b, u, v, rank)
     return contrast
 
 
@@ -178,7 +178,7 @@ def relative_contrast(a: Tensor, b: Tensor, weight: Tensor, floor: float = 1e-3)
     _check_weight(a, b, weight)
     _check_floor(floor)
     difference = linear((a.unsqueeze(-1) - b.unsqueeze(-2)).square().flatten(-2), weight.flatten(1))
-    a, b = centred(a, b, constant=False)
+    a, b = centered(a, b, constant=False)
     energy = a.square().unsqueeze(-1) + b.square().unsqueeze(-2) + 2 * floor  # (..., I, J)
     return difference / linear(energy.flatten(-2), weight.flatten(1))
 
@@ -207,7 +207,7 @@ def relative_contrast_low_rank(
     """
     _check_factors(a, b, u, v, rank)
     _check_floor(floor)
-    contrast, energy, rows = grouped(a, b, u, v, rank, constant=False)
+    contrast, energy, rows = contrast_and_energy(a, b, u, v, rank, constant=False)
     return contrast / (energy + floor * rows.sum(1))
 
 

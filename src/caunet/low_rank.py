@@ -1,13 +1,14 @@
-"""Low-rank contrast in groups of rank-one terms: what contrast association units are made of, and its gradients.
+"""Low-rank contrast in groups of rank-one terms: what contrast association units compute, and its gradients.
 
 With W_g = sum of u_k v_k^T over a group g of ``rank`` terms, the units need
 
     energy_g = 1/2 [ (W_g 1)·a² + (W_g^T 1)·b² ]    and    products_g = a^T W_g b = sum_k (u_k·a)(v_k·b),
 
-and neither needs W_g itself. Composed of torch's operations, autograd takes the gradients apart again into a
-dozen passes over arrays of the size of the weights. Written by hand they take half of them, and a training step
-that is not compiled is a tenth faster. The composition stays: for whatever is not a plain backward pass (compiling,
-``torch.func``, forward mode, autocast, gradients of gradients), and as what the tests hold the other against.
+and neither needs W_g itself. Composed of torch's operations, the gradients that autograd
+derives are a dozen passes over arrays of the size of the weights. The custom function below needs half of them, and a
+training step that is not compiled is a tenth faster. The composition stays: for everything that is not a plain backward
+pass (compiling, ``torch.func``, forward mode, autocast, gradients of gradients, meta tensors), and as the reference in
+the tests.
 """
 
 from collections.abc import Sequence
@@ -15,48 +16,49 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.nn.functional import linear
 
-__all__ = ["centred", "grouped", "pooled"]
+from caunet import torch_private
+
+__all__ = ["centered", "contrast_and_energy", "pooled"]
 
 
-def grouped(
+def contrast_and_energy(
     a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int, constant: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Contrast 1/2 sum_ij W_gij (a_i - b_j)² and energy 1/2 sum_ij W_gij (a_i² + b_j²) of every group, and W_g 1.
+    """Contrast 1/2 sum_ij W_gij (a_i - b_j)², energy 1/2 sum_ij W_gij (a_i² + b_j²) and W_g 1 of every group.
 
     Args:
-        a: ``(..., I)``; a and b are :func:`centred` first.
+        a: ``(..., I)``; a and b are :func:`centered` first.
         b: ``(..., J)``; the leading dimensions broadcast.
         u: ``(K, I)``.
         v: ``(K, J)``.
         rank: how many consecutive terms make a group; divides K.
-        constant: as in :func:`centred`.
+        constant: as in :func:`centered`.
 
     Returns:
         ``(..., K // rank)``, ``(..., K // rank)`` and ``(K // rank, I)``.
 
-    >>> grouped(torch.ones(1, 2), -torch.ones(1, 3), torch.ones(4, 2), torch.ones(4, 3), rank=2)  # W_g = 2
+    >>> contrast_and_energy(torch.ones(1, 2), -torch.ones(1, 3), torch.ones(4, 2), torch.ones(4, 3), rank=2)  # W_g = 2
     (tensor([[24., 24.]]), tensor([[12., 12.]]), tensor([[6., 6.],
             [6., 6.]]))
     """
     if a.shape[:-1] != b.shape[:-1] or not _plain_backward(a, b, u, v):
         return _composed(a, b, u, v, rank, constant)
     flat = (x.reshape(-1, x.shape[-1]) for x in (a, b))
-    contrast, energy, rows = _ByHand.apply(*flat, u, v, rank, constant)  # type: ignore[no-untyped-call]
+    contrast, energy, rows = _LowRankContrast.apply(*flat, u, v, rank, constant)  # type: ignore[no-untyped-call]
     shape = (*a.shape[:-1], len(rows))
     return contrast.reshape(shape), energy.reshape(shape), rows
 
 
-def centred(a: Tensor, b: Tensor, constant: bool = True) -> tuple[Tensor, Tensor]:
+def centered(a: Tensor, b: Tensor, constant: bool = True) -> tuple[Tensor, Tensor]:
     """``a`` and ``b`` less the middle of their two means.
 
     Args:
         a, b: ``(..., I)`` and ``(..., J)``; the leading dimensions broadcast.
-        constant: take the middle for a constant in every derivative, as it is where only a - b matters.
+        constant: treat the middle as a constant in every derivative, as is exact where only a - b matters.
 
-    >>> centred(torch.tensor([1.0, 3.0]), torch.tensor([6.0]))
+    >>> centered(torch.tensor([1.0, 3.0]), torch.tensor([6.0]))
     (tensor([-3., -1.]), tensor([2.]))
     """
     middle = _middle(a.detach(), b.detach()) if constant else _middle(a, b)
@@ -79,7 +81,7 @@ def pooled(h: Tensor, size: int) -> Tensor:
         return h
     shape = (*h.shape[:-1], h.shape[-1] // size)
     if h.device.type == "cpu":
-        # Sums over a short last dimension are not vectorised; a product with ones takes a quarter of the time.
+        # Sums over a short last dimension are not vectorized; a product with ones takes a quarter of the time.
         return h.reshape(-1, size).mv(h.new_ones(size)).reshape(shape)
     return h.reshape(*shape, size).sum(-1)
 
@@ -87,27 +89,27 @@ def pooled(h: Tensor, size: int) -> Tensor:
 def _composed(
     a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int, constant: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    a, b = centred(a, b, constant)
+    a, b = centered(a, b, constant)
     rows, columns = _row_sums(u, v.sum(1), rank), _row_sums(v, u.sum(1), rank)
     if a.ndim == b.ndim == 2 and _learning(a, b, u, v):
-        # Units first in memory, for the reasons that _ByHand gives.
+        # Units first in memory, for the reasons given at _LowRankContrast.
         energy = 0.5 * (torch.mm(rows, a.square().t()) + torch.mm(columns, b.square().t()))
         products = torch.mm(u, a.t()) * torch.mm(v, b.t())
         contrast = energy - products.view(len(rows), rank, products.shape[1]).sum(1)
-        return _turned(contrast), _turned(energy), rows
+        return _transposed(contrast), _transposed(energy), rows
     energy = 0.5 * (linear(a.square(), rows) + linear(b.square(), columns))
     return energy - pooled(linear(a, u) * linear(b, v), rank), energy, rows
 
 
-def _turned(x: Tensor) -> Tensor:
+def _transposed(x: Tensor) -> Tensor:
     if torch.compiler.is_compiling():  # Dynamo does not take functions that have a jvp
         return x.t().contiguous()
-    turned: Tensor = _Turned.apply(x)  # type: ignore[no-untyped-call]
-    return turned
+    transposed: Tensor = _Transposed.apply(x)  # type: ignore[no-untyped-call]
+    return transposed
 
 
-class _Turned(torch.autograd.Function):
-    """The transpose of a matrix, copied, and of its gradient likewise: what follows can read both row by row."""
+class _Transposed(torch.autograd.Function):
+    """The transpose of a matrix as a copy, and of its gradient likewise, so that both are read row by row."""
 
     generate_vmap_rule = True
 
@@ -121,11 +123,11 @@ class _Turned(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return _turned(grad)
+        return _transposed(grad)
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        return _turned(tangent)
+        return _transposed(tangent)
 
 
 def _row_sums(u: Tensor, sums: Tensor, rank: int) -> Tensor:
@@ -138,7 +140,7 @@ def _row_sums(u: Tensor, sums: Tensor, rank: int) -> Tensor:
 
 
 def _learning(*tensors: Tensor) -> bool:
-    """Whether gradients will be wanted. (What ``torch.jit.trace`` records is to be the same with and without.)"""
+    """Whether gradients will be needed. (``torch.jit.trace`` records the same graph with and without them.)"""
     return (
         torch.is_grad_enabled()
         and any(tensor.requires_grad for tensor in tensors)
@@ -147,22 +149,23 @@ def _learning(*tensors: Tensor) -> bool:
 
 
 def _plain_backward(*tensors: Tensor) -> bool:
-    """Whether all that will be asked of the result is one backward pass by torch's own engine."""
+    """Whether the result needs no more than one backward pass of torch's own engine."""
     return (
         _learning(*tensors)
         and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
+        and not tensors[0].is_meta
+        and not torch_private.transforms_active()
         and not torch.is_autocast_enabled(tensors[0].device.type)
-        and forward_ad._current_level < 0
+        and not torch_private.forward_mode_active()
     )
 
 
-class _ByHand(torch.autograd.Function):
+class _LowRankContrast(torch.autograd.Function):
     """:func:`_composed` for ``a (N, I)`` and ``b (N, J)``.
 
-    Everything is held units first, ``(K, N)``: groups are then sums of whole rows, and two threads share the
-    products evenly, which for ``(N, K)`` they do not. And x, which is [-a, 0, b, 0], pads a and b to whole
-    vectors: products that are as wide as a picture are a fifth faster when it is 128 pixels wide instead of 121.
+    Everything is stored units first, ``(K, N)``: groups are then sums of whole rows, and two threads share the
+    products evenly, which they do not for ``(N, K)``. And x, which is [-a, 0, b, 0], pads a and b to whole vectors:
+    products over the pixels of a patch are a fifth faster with 128 of them instead of 121.
     """
 
     @staticmethod
@@ -205,7 +208,7 @@ class _ByHand(torch.autograd.Function):
         # The gradient of a unit is that of each product in its sum.
         d = d.unsqueeze(1)
         dp, dq = ((d * t.view(groups, rank, count)).view(p.shape) for t in (q, p))
-        # Twice the gradients of the sums W_g 1 and W_g^T 1; halved where they are used, which costs nothing there.
+        # Twice the gradients of the sums W_g 1 and W_g^T 1; the factor 1/2 is applied where they are used, at no cost.
         d_sums = torch.mm(d_energy, squares).unsqueeze(1)
         d_rows, d_columns = d_sums.narrow(2, 0, size_a), d_sums.narrow(2, left, size_b)
         if d_rows_given is not None:
@@ -214,7 +217,7 @@ class _ByHand(torch.autograd.Function):
         def factor(
             d: Tensor, x: Tensor, d_own: Tensor, sums: Tensor, other: Tensor, d_other: Tensor
         ) -> Tensor:
-            """By way of the products, of this factor's own sums W_g 1, and of its share in those of the other."""
+            """Through the products, this factor's own sums W_g 1, and its share in the sums of the other."""
             size = d_own.shape[2]
             grad = torch.mm(d, x).view(groups, rank, -1).narrow(2, 0, size)
             grad = torch.addcmul(grad, d_own, sums.view(groups, rank, 1), value=0.5)
@@ -243,7 +246,7 @@ def _whole_vectors(size: int) -> int:
 def _differentiable(
     a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int, constant: bool, grads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """The gradients by the composition, as functions that have gradients themselves."""
+    """The gradients through the composition, which can be differentiated again."""
     inputs, outputs = (a, b, u, v), _composed(a, b, u, v, rank, constant)
     given = [(y, dy) for y, dy in zip(outputs, grads, strict=True) if dy is not None]
     if not given:
