@@ -35,7 +35,17 @@ ALLOWED = {
     "benchmark": {"images", "estimation", "geometry", "data"},
     "reproduction": {"training", "models", "data", "metrics", "evaluation", "tasks", "baselines", "geometry"},
 }
-FOUNDATION = {"errors", "extras", "files", "progress", "provenance", "tensor_files", "torch_private"}
+FOUNDATION = {
+    "cores",
+    "errors",
+    "extras",
+    "files",
+    "locks",
+    "progress",
+    "provenance",
+    "tensor_files",
+    "torch_private",
+}
 
 
 def _imports(path: Path) -> set[str]:

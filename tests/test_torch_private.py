@@ -3,9 +3,11 @@
 import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.autograd import forward_ad
 
 from caunet import functional, low_rank, torch_private
@@ -59,3 +61,94 @@ def test_open_doors_know() -> None:
     with forward_ad.dual_level():
         seen.append(torch_private.forward_mode_active())
     assert seen == [True, True]
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """The other doors are tried anew in the test, and after it."""
+    doors = (
+        torch_private._fused_adam,
+        torch_private.foreach_works,
+        torch_private.has_triton,
+        torch_private._tracer,
+        torch_private._inductor,
+    )
+    for door in doors:
+        door.cache_clear()
+    yield
+    for door in doors:
+        door.cache_clear()
+
+
+def _gone(*_: Any, **__: Any) -> None:
+    raise TypeError("got an unexpected keyword argument 'lr'")
+
+
+def _wrong(params: list[torch.Tensor], *_: Any, **__: Any) -> None:
+    params[0].add_(1)
+
+
+def _warned(caught: list[warnings.WarningMessage], name: str) -> int:
+    return sum(f"no usable {name}" in str(w.message) for w in caught)
+
+
+@pytest.mark.parametrize("fault", [None, _gone, _wrong])
+def test_adam_without_the_fused_kernel(monkeypatch: pytest.MonkeyPatch, fault: Any, anew: None) -> None:
+    from caunet.optim import HybridOptimizer
+
+    made = []
+    for broken in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        optimizer = HybridOptimizer.for_model(model)
+        if broken:
+            torch_private._fused_adam.cache_clear()
+            if fault is None:
+                monkeypatch.delattr(torch, "_fused_adam_")
+            else:
+                monkeypatch.setattr(torch, "_fused_adam_", fault)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                model.zero_grad()
+                model(torch.ones(4, 3)).square().sum().backward()
+                optimizer.step()
+        assert _warned(caught, "torch._fused_adam_") == broken
+        made.append(model)
+    for p, q in zip(*(model.parameters() for model in made), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["_foreach_mul_", "_foreach_lerp_"])
+@pytest.mark.parametrize("rule", ["MultiplicativeUpdate", "MultiplicativeAdam"])
+def test_lists_without_the_operations_on_lists(
+    monkeypatch: pytest.MonkeyPatch, name: str, rule: str, anew: None
+) -> None:
+    from caunet import optim
+
+    made = []
+    for broken in (False, True):
+        params = [nn.Parameter(torch.full((3,), 0.5)), nn.Parameter(torch.ones(2))]
+        optimizer = getattr(optim, rule)(params, foreach=True)
+        if broken:
+            torch_private.foreach_works.cache_clear()
+            monkeypatch.delattr(torch, name)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                for p in params:
+                    p.grad = torch.full_like(p, 0.25)
+                optimizer.step()
+        assert _warned(caught, "torch._foreach_") == broken
+        made.append(params)
+    for p, q in zip(*made, strict=True):
+        assert torch.equal(p, q)
+
+
+def test_triton_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch, anew: None) -> None:
+    import torch.utils._triton
+
+    monkeypatch.delattr(torch.utils._triton, "has_triton")
+    with pytest.warns(RuntimeWarning, match=r"no usable torch\.utils\._triton"):
+        assert not torch_private.has_triton()
+    assert not torch_private.has_triton()

@@ -8,9 +8,11 @@ __all__ = [
     "CaunetError",
     "CheckpointError",
     "DataError",
+    "DivergenceError",
     "ItemError",
     "MissingExtraError",
     "PeerError",
+    "RunBusyError",
     "TrainingError",
 ]
 
@@ -45,6 +47,25 @@ class CheckpointError(CaunetError):
 
 class TrainingError(CaunetError):
     """A run cannot go on: its loss is not finite, its disk is full, its configuration has changed."""
+
+
+class DivergenceError(TrainingError):
+    """The loss or a gradient is not finite, or the loss has grown far beyond its beginning.
+
+    ``update`` is the number of the update (from 1) at which this was noticed, ``loss`` the loss there, if it is known.
+    """
+
+    def __init__(self, message: str, update: int | None = None, loss: float | None = None) -> None:
+        super().__init__(message)
+        self.update, self.loss = update, loss
+
+
+class RunBusyError(TrainingError):
+    """Another process (``owner``, its process id, if known) works in the same run directory."""
+
+    def __init__(self, message: str, owner: int | None = None) -> None:
+        super().__init__(message)
+        self.owner = owner
 
 
 class PeerError(TrainingError):

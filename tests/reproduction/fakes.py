@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from caunet.errors import TrainingError
+from caunet.errors import DivergenceError
 from caunet.files import write_json
 from caunet.reproduction.recipes import Cell
 
@@ -63,7 +63,9 @@ def can_dies() -> Trainer:
 
 def diverges() -> Trainer:
     def train(cell: Cell, folder: Path) -> bool:
-        raise TrainingError("training stopped at update 321: the loss is nan; there is no checkpoint yet")
+        raise DivergenceError(
+            "training stopped at update 321: the loss is nan; there is no checkpoint yet", update=321
+        )
 
     return train
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from caunet.locks import hold
 from caunet.models import registry
 from caunet.reproduction.grid import choose, run_grid
-from caunet.reproduction.locks import hold
 from caunet.reproduction.recipes import Cell, best, cells
 from caunet.reproduction.results import collect, finished
 from caunet.reproduction.worker import run_cell
@@ -87,7 +87,7 @@ def test_divergence_is_a_finding_where_the_paper_speaks_of_it(tmp_path: Path, la
 
 def hold_elsewhere(folder: Path) -> subprocess.Popen[str]:
     code = (
-        "import sys, time, pathlib; from caunet.reproduction.locks import hold\n"
+        "import sys, time, pathlib; from caunet.locks import hold\n"
         "with hold(pathlib.Path(sys.argv[1])) as mine:\n    print(mine, flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)

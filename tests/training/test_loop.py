@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import signal
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from caunet.errors import CheckpointError, TrainingError
+from caunet.errors import CheckpointError, DivergenceError, TrainingError
 from caunet.models import create_model, load_weights
 from caunet.training import TrainConfig, checkpoint, loop, make_optimizer, train
 from caunet.training.checkpoint import tensor_digest
@@ -191,8 +192,11 @@ def test_a_damaged_checkpoint_is_left_only_on_request(tmp_path: Path) -> None:
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _stop_at(monkeypatch, 35, lambda loss: loss * float("nan"))
-    with pytest.raises(TrainingError, match=r"update 3\d: the loss is nan .*step-000000030"):
+    with pytest.raises(DivergenceError, match=r"update 3\d: the loss is nan .*step-000000030") as stopped:
         run(tmp_path / "run")
+    assert stopped.value.update == 36
+    assert stopped.value.loss is not None
+    assert math.isnan(stopped.value.loss)
 
 
 def test_a_gradient_that_is_not_finite_names_its_parameter(tmp_path: Path) -> None:
@@ -213,7 +217,7 @@ def test_a_gradient_that_is_not_finite_names_its_parameter(tmp_path: Path) -> No
 
 def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:
     settings = {"model": "ctn", "model_options": {"hidden": [20, 10]}, "rate": 30.0, "log_every": 1}
-    with pytest.raises(TrainingError, match="diverged"):
+    with pytest.raises(DivergenceError, match="diverged"):
         run(tmp_path / "run", **settings)
 
 

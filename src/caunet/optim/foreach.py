@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor
 
+from caunet.torch_private import foreach
+
 __all__ = ["multiplicative_adam_foreach_", "multiplicative_foreach_"]
 
 Tensors = list[Tensor]
@@ -23,7 +25,7 @@ def multiplicative_foreach_(weights: Tensors, grads: Tensors, *, lr: float | Ten
     [tensor([1.5887]), tensor([2.5179, 0.0000])]
     """
     powers = _log2_ratios(grads, eps)
-    torch._foreach_mul_(powers, -lr)
+    foreach("mul_")(powers, -lr)
     _scale_(weights, powers)
 
 
@@ -42,29 +44,29 @@ def multiplicative_adam_foreach_(
 ) -> None:
     """:func:`caunet.optim.kernels.multiplicative_adam_` for each weight, all at the same step."""
     limits = [math.sqrt(torch.finfo(m.dtype).max) / 2 for m in means]
-    scaled = list(torch._foreach_mul(weights, grads))
-    torch._foreach_maximum_(scaled, [-l for l in limits])
-    torch._foreach_minimum_(scaled, limits)
-    torch._foreach_lerp_(means, scaled, 1 - betas[0])
-    torch._foreach_mul_(squares, betas[1])
-    torch._foreach_addcmul_(squares, scaled, scaled, 1 - betas[1])
-    roots = list(torch._foreach_sqrt(squares))
-    torch._foreach_div_(roots, corrections[1])
-    torch._foreach_add_(roots, eps)
-    directions = list(torch._foreach_div(means, roots))
-    torch._foreach_div_(directions, corrections[0])
+    scaled = list(foreach("mul")(weights, grads))
+    foreach("maximum_")(scaled, [-l for l in limits])
+    foreach("minimum_")(scaled, limits)
+    foreach("lerp_")(means, scaled, 1 - betas[0])
+    foreach("mul_")(squares, betas[1])
+    foreach("addcmul_")(squares, scaled, scaled, 1 - betas[1])
+    roots = list(foreach("sqrt")(squares))
+    foreach("div_")(roots, corrections[1])
+    foreach("add_")(roots, eps)
+    directions = list(foreach("div")(means, roots))
+    foreach("div_")(directions, corrections[0])
     if mix:
-        torch._foreach_add_(directions, _log2_ratios(grads, mix_eps), alpha=mix * math.log(2))
-    torch._foreach_mul_(directions, -lr / math.log(2))
+        foreach("add_")(directions, _log2_ratios(grads, mix_eps), alpha=mix * math.log(2))
+    foreach("mul_")(directions, -lr / math.log(2))
     _scale_(weights, directions)
 
 
 def _log2_ratios(grads: Tensors, eps: float) -> Tensors:
-    ratios = list(torch._foreach_abs(grads))
-    torch._foreach_add_(ratios, eps)
-    torch._foreach_log2_(ratios)
-    torch._foreach_sub_(ratios, math.log2(eps))
-    torch._foreach_mul_(ratios, list(torch._foreach_sign(grads)))
+    ratios = list(foreach("abs")(grads))
+    foreach("add_")(ratios, eps)
+    foreach("log2_")(ratios)
+    foreach("sub_")(ratios, math.log2(eps))
+    foreach("mul_")(ratios, list(foreach("sign")(grads)))
     return ratios
 
 
@@ -72,7 +74,7 @@ def _scale_(weights: Tensors, powers: Tensors) -> None:
     limits = [torch.finfo(w.dtype) for w in weights]
     for power in powers:
         power.exp2_()  # which has no form for lists
-    torch._foreach_mul_(powers, weights)
-    torch._foreach_minimum_(powers, [l.max for l in limits])
-    torch._foreach_minimum_(weights, [l.tiny for l in limits])
-    torch._foreach_maximum_(weights, powers)
+    foreach("mul_")(powers, weights)
+    foreach("minimum_")(powers, [l.max for l in limits])
+    foreach("minimum_")(weights, [l.tiny for l in limits])
+    foreach("maximum_")(weights, powers)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from caunet import torch_private
 from caunet.optim import kernels
 from caunet.optim.foreach import multiplicative_adam_foreach_, multiplicative_foreach_
 
@@ -79,8 +80,15 @@ def apply_rule(
         bias = corrections(_advance(states), options["betas"])
         means, squares = ([state[key] for state in states] for key in MOMENTS)
         multiplicative_adam_foreach_(list(params), list(grads), means, squares, corrections=bias, **options)
-    elif rule.kernel is kernels.adam_ and _can_fuse(params, grads, states):
-        _fused_adam_(params, grads, states, **options)
+    elif (
+        rule.kernel is kernels.adam_
+        and _can_fuse(params, grads, states)
+        and (fused := torch_private.fused_adam())
+    ):
+        means, squares = ([state[key] for state in states] for key in MOMENTS)
+        # Read only: one tensor serves all.
+        step = torch.tensor(float(_advance(states)), device=params[0].device)
+        fused(params, grads, means, squares, step, float(options["lr"]), options["betas"], options["eps"])
     elif rule.moments:
         for param, grad, state in zip(params, grads, states, strict=True):
             bias = corrections(_advance([state]), options["betas"])
@@ -95,7 +103,8 @@ def _use_foreach(wanted: bool | None, params: Sequence[Tensor]) -> bool:
     """Lists of kernels pay where launching them is slow; on a CPU tensor after tensor stays in the cache."""
     if any(p.dtype in (torch.float16, torch.bfloat16) for p in params):
         return False
-    return bool(wanted) if wanted is not None else all(p.is_cuda for p in params)
+    asked = bool(wanted) if wanted is not None else all(p.is_cuda for p in params)
+    return asked and torch_private.foreach_works()
 
 
 def _can_fuse(params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[dict[str, Any]]) -> bool:
@@ -120,31 +129,3 @@ def _advance(states: Sequence[dict[str, Any]]) -> int:
     for state in states:
         state["step"] += 1
     return int(states[0]["step"])
-
-
-def _fused_adam_(
-    params: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    states: Sequence[dict[str, Any]],
-    *,
-    lr: float,
-    betas: tuple[float, float],
-    eps: float,
-) -> None:
-    # Read only: one tensor serves all. (torch.optim.adam.adam would count in a tensor for each parameter.)
-    step = torch.tensor(float(_advance(states)), device=params[0].device)
-    torch._fused_adam_(
-        list(params),
-        list(grads),
-        [s["exp_avg"] for s in states],
-        [s["exp_avg_sq"] for s in states],
-        [],
-        [step] * len(params),
-        lr=float(lr),
-        beta1=betas[0],
-        beta2=betas[1],
-        weight_decay=0.0,
-        eps=eps,
-        amsgrad=False,
-        maximize=False,
-    )

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
+from caunet.cores import usable_cores
 from caunet.reproduction.recipes import Cell
 from caunet.reproduction.results import finished
 from caunet.reproduction.worker import TRAINER, Outcome, work
@@ -91,7 +92,7 @@ def run_grid(
     Raises:
         OSError: ``out`` cannot be made.
     """
-    cores = _cores()
+    cores = usable_cores()
     if workers is not None and workers < 1:
         raise ValueError(f"workers takes a whole number of at least 1, got {workers}")
     state = GridState(cells, out)
@@ -106,10 +107,6 @@ def run_grid(
         with _terminable():
             _Pool(state, needed, max(1, cores // needed), tell, trainer).go()
     return state
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass

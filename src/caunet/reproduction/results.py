@@ -5,12 +5,11 @@
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from caunet.errors import DataError
+from caunet.errors import DataError, DivergenceError
 from caunet.files import write_json
 from caunet.reproduction.recipes import Cell, same_run
 from caunet.training.records import read_metrics
@@ -48,14 +47,13 @@ def finished(cell: Cell, folder: Path) -> bool:
     return stored is not None and same_run(cell.config, stored.get("config", {}))
 
 
-def store_divergence(cell: Cell, folder: Path, message: str) -> None:
+def store_divergence(cell: Cell, folder: Path, error: DivergenceError) -> None:
     """Record that a run diverged; its errors are null, because there is no trained network to measure."""
-    found = re.search(r"update (\d+)", message)
     value = {name: getattr(cell.config, name) for name in ("protocol", "task", "seed", "data", "pairs")}
     value |= {
         "updates": cell.config.updates,
-        "diverged_at": int(found[1]) if found else None,
-        "message": message,
+        "diverged_at": error.update,
+        "message": str(error),
     }
     value |= {"parameter_error": None, "transformation_error": None, "corner_error": None}
     write_json(folder / "diverged.json", value | {"config": cell.config.to_json()})

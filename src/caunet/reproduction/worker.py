@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
-from caunet.errors import CaunetError, TrainingError
-from caunet.reproduction.locks import hold, owner
+from caunet.errors import CaunetError, DivergenceError
+from caunet.locks import hold, owner
 from caunet.reproduction.recipes import Cell
 from caunet.reproduction.results import finished, store_divergence
 
@@ -78,18 +78,18 @@ def _run_held(cell: Cell, folder: Path, trainer: Trainer) -> Outcome:
             return Outcome("finished") if trainer(cell, folder) else Outcome("interrupted")
         except KeyboardInterrupt:
             return Outcome("interrupted")
-        except TrainingError as error:
-            return _stopped(cell, folder, error)
+        except DivergenceError as error:
+            return _diverged(cell, folder, error)
         except (CaunetError, ValueError) as error:
             return Outcome("failed", str(error))
         except Exception as error:  # one broken cell must not take the others with it
             return Outcome("failed", f"{type(error).__name__}: {error}")
 
 
-def _stopped(cell: Cell, folder: Path, error: TrainingError) -> Outcome:
+def _diverged(cell: Cell, folder: Path, error: DivergenceError) -> Outcome:
     """A run whose loss diverged is a finding where a claim predicts it, and a failure elsewhere."""
-    if cell.may_diverge and str(error).startswith("training stopped"):
-        store_divergence(cell, folder, str(error))
+    if cell.may_diverge:
+        store_divergence(cell, folder, error)
         return Outcome("diverged", str(error))
     return Outcome("failed", str(error))
 

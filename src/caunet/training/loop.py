@@ -21,7 +21,7 @@ from torch import Tensor
 
 from caunet.data import Pairs, PairSource, load_images
 from caunet.data.photometric import Photometric
-from caunet.errors import PeerError, TrainingError
+from caunet.errors import DivergenceError, PeerError, TrainingError
 from caunet.evaluation import evaluate
 from caunet.models import RelationNetwork, create_model
 from caunet.optim import HybridOptimizer
@@ -207,7 +207,7 @@ class _Loop:
                     self.update.apply()
             except FloatingPointError as error:
                 # The optimizer names the parameter whose gradient is not finite.
-                raise TrainingError(self._stopped(str(error))) from error
+                raise self._diverged(str(error)) from error
             self.step += 1
             if self.step % _RESCALE_EVERY == 0:
                 self.model.rescale_()
@@ -239,7 +239,7 @@ class _Loop:
         if not math.isfinite(loss):
             culprit = next((n for n, p in self.model.named_parameters() if not p.isfinite().all()), None)
             where = f"parameter {culprit} is not finite" if culprit else "all parameters are finite"
-            raise TrainingError(self._stopped(f"the loss is {loss} ({where})"))
+            raise self._diverged(f"the loss is {loss} ({where})", loss)
         self.window[0] += loss
         self.window[1] += 1
 
@@ -249,9 +249,7 @@ class _Loop:
         if math.isnan(self.first_loss):
             self.first_loss = mean
         if mean > _DIVERGED * self.first_loss:
-            raise TrainingError(
-                self._stopped(f"the loss has diverged, from {self.first_loss:.4g} to {mean:.4g}")
-            )
+            raise self._diverged(f"the loss has diverged, from {self.first_loss:.4g} to {mean:.4g}", mean)
         seconds = self.seconds + time.perf_counter() - started
         rates = [group["lr"] for group in self.optimizer.param_groups]
         self.run.record(step=self.step, loss=mean, rates=rates, seconds=round(seconds, 3))
@@ -311,13 +309,14 @@ class _Loop:
             bar.advance(self.step)
             yield bar
 
-    def _stopped(self, reason: str) -> str:
+    def _diverged(self, reason: str, loss: float | None = None) -> DivergenceError:
         kept = (
             f"the last good checkpoint is {self.last_saved}"
             if self.last_saved
             else "there is no checkpoint yet"
         )
-        return f"training stopped at update {self.step + 1}: {reason}; {kept}"
+        update = self.step + 1
+        return DivergenceError(f"training stopped at update {update}: {reason}; {kept}", update, loss)
 
 
 def _build(config: TrainConfig) -> RelationNetwork:

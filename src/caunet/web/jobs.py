@@ -8,13 +8,14 @@ bound what goes in (:mod:`caunet.web.uploads`).
 """
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import torch
+
+from caunet.cores import usable_cores
 
 __all__ = ["BusyError", "Computations", "TooLongError"]
 
@@ -44,7 +45,7 @@ class Computations:
     """
 
     def __init__(self, workers: int | None = None, queue: int | None = None, seconds: float = 30.0) -> None:
-        self.workers = cores() if workers is None else workers
+        self.workers = usable_cores() if workers is None else workers
         self.queue = 4 * self.workers if queue is None else queue
         self.seconds = seconds
         self._taken = 0
@@ -89,13 +90,6 @@ class Computations:
     def close(self) -> None:
         """Take no more; what waits is dropped, what runs is left to end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _one_core_each() -> None:
