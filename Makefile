@@ -10,10 +10,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
-$(VENV)/.run: pyproject.toml constraints.txt
+$(BIN)/python:
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV) (a minute or two the first time) ..."
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) -e .
+	@$(PIP) -e '.[report]'
+	@touch $@
+
+$(VENV)/.web: $(VENV)/.run
+	@echo "Installing what the page needs ..."
+	@$(PIP) -e '.[report,web]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
@@ -26,7 +33,7 @@ setup: $(VENV)/.dev ## Install everything into .venv
 run: $(VENV)/.run ## Train the paper's three networks on embedded photographs, show them beside the paper's table
 	@$(BIN)/caunet reproduce --profile quick --recipe written --protocol release --tasks translation --data photos --out runs/quick --report
 
-serve: $(VENV)/.dev ## Open the page on this machine: http://127.0.0.1:8000
+serve: $(VENV)/.web ## Open the page on this machine: http://127.0.0.1:8000
 	@$(BIN)/caunet serve --open
 
 screenshots: $(VENV)/.dev ## Take pictures of the page (needs Chromium): docs/figures/page-*.png

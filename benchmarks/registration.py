@@ -5,7 +5,7 @@
     python -m benchmarks.registration --render                        draw and fill again from what is saved
     python -m benchmarks.registration --scaling                       milliseconds against pixels, 256 to 2048 a side
 
-Pairs, conditions and peers are those of `caunet bench registration`. Everyone has one thread; milliseconds are
+Pairs, conditions and methods are those of `caunet bench registration`. Everyone has one thread; milliseconds are
 of the processor, not of the clock, which on a shared machine runs for others, too.
 """
 
@@ -20,7 +20,7 @@ import torch
 
 from caunet.benchmark import make_pair, photographs
 from caunet.benchmark.figure import draw
-from caunet.benchmark.peers import PEERS, find, one_thread
+from caunet.benchmark.methods import METHODS, find, one_thread
 from caunet.benchmark.run import Plan, forget, measure, run
 from caunet.benchmark.table import compact, full, summarise, verdict
 from caunet.reproduction.tables import fill
@@ -34,7 +34,7 @@ SIDES = (256, 512, 1024, 2048)
 
 
 def measured(pairs: int, rows_file: Path) -> dict[str, Any]:
-    """All peers on all conditions; what is already in ``rows_file`` is not measured again."""
+    """All methods on all conditions; what is already in ``rows_file`` is not measured again."""
     plan = Plan(pairs=pairs)
     wanted = set(plan.every())
     rows = {key: row for key, row in run(plan, find(), rows_file).items() if key in wanted}
@@ -42,11 +42,11 @@ def measured(pairs: int, rows_file: Path) -> dict[str, Any]:
     return {
         "pairs": pairs,
         "photographs": list(photographs(plan.group)),
-        "versions": {peer.name: f"{peer.package} {peer.version}" for peer in PEERS},
+        "versions": {method.name: f"{method.package} {method.version}" for method in METHODS},
         "commits": sorted({row["commits"]["caunet"] for row in rows.values()}),
         "ms_over_conditions": {
-            peer.name: round(statistics.fmean(c["ms"] for c in summary if c["peer"] == peer.name), 1)
-            for peer in PEERS
+            method.name: round(statistics.fmean(c["ms"] for c in summary if c["method"] == method.name), 1)
+            for method in METHODS
         },
         "behind": verdict(summary),
         "summary": summary,
@@ -62,8 +62,8 @@ def scaling(rounds: int) -> dict[str, Any]:
         a, b = ((p * 255).round().to(torch.uint8).numpy() for p in (pair.a, pair.b))
         samples: dict[str, list[dict[str, Any]]] = {}
         for _ in range(rounds + 1):  # the first round warms up
-            for peer in find(["caunet", "ecc", "ecc-pyramid"]):
-                samples.setdefault(peer.name, []).append(measure(peer, a, b, pair.H))
+            for method in find(["caunet", "ecc", "ecc-pyramid"]):
+                samples.setdefault(method.name, []).append(measure(method, a, b, pair.H))
         results[str(side)] = {
             name: {
                 "ms": round(statistics.median(r["ms"] for r in found[1:]), 1),
@@ -82,10 +82,10 @@ def scaling_table(results: dict[str, Any]) -> str:
     """Milliseconds, sides across, as Markdown."""
     sides = results["sides"]
     lines = [f"| ms | {' | '.join(f'{s} x {s}' for s in sides)} |", f"|---|{'--:|' * len(sides)}"]
-    for peer in PEERS:
-        if all(peer.name in cells for cells in sides.values()):
-            shown = (f"{cells[peer.name]['ms']:.0f}" for cells in sides.values())
-            lines.append(f"| {peer.label} | {' | '.join(shown)} |")
+    for method in METHODS:
+        if all(method.name in cells for cells in sides.values()):
+            shown = (f"{cells[method.name]['ms']:.0f}" for cells in sides.values())
+            lines.append(f"| {method.label} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
@@ -126,7 +126,7 @@ def main() -> None:
     )
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--rows", type=Path, default=ROOT / "runs" / "registration.jsonl")
-    parser.add_argument("--again", nargs="*", default=[], help="peers to forget and measure anew")
+    parser.add_argument("--again", nargs="*", default=[], help="methods to forget and measure anew")
     parser.add_argument("--look", action="store_true")
     parser.add_argument("--render", action="store_true")
     parser.add_argument("--scaling", action="store_true")

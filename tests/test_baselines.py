@@ -99,7 +99,7 @@ def test_ecc_answers_identity_where_there_is_nothing_to_see() -> None:
 
 def test_ecc_without_opencv_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(CaunetError, match=r"pip install caunet\[bench\]"):
+    with pytest.raises(CaunetError, match=r"ECC needs cv2: pip install 'caunet\[bench\]'"):
         ecc(tasks.get("rotation"))
     source = PairSource(torch.zeros(1, 32, 32, dtype=torch.uint8), "affine")
     assert list(baselines_for(source)) == ["mean"]

@@ -193,7 +193,7 @@ def test_the_command_s_errors_are_kind(tmp_path: Path, images: Path) -> None:
         Evaluate(run, task="translation").run()
     with pytest.raises(ValueError, match="did you mean 'rotation'"):
         Evaluate(run, task="rotatoin").run()
-    with pytest.raises(ValueError, match="figure takes a file ending in"):
+    with pytest.raises(ValueError, match="figure must be a file name ending in"):
         Evaluate(run, figure=tmp_path / "a.doc", pairs=5).run()
     (run / "config.json").write_text("{")
     with pytest.raises(CheckpointError, match="cannot read"):

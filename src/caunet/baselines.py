@@ -11,6 +11,7 @@ A warning about :func:`exhaustive_grid`: it warps with the very interpolation th
 the true z nothing is left to differ. No camera is that kind; its tiny errors are no promise for photographs.
 """
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -19,7 +20,8 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.errors import CaunetError
+from caunet.errors import MissingExtraError
+from caunet.extras import require
 from caunet.tasks import Task
 
 __all__ = [
@@ -58,8 +60,9 @@ def baselines_for(source: _Source) -> dict[str, Predictor]:
         )
     elif task.name in _GRID_STEPS:
         found["exhaustive search"] = exhaustive_grid(task, source.patch)
-    if task.name in _MOTIONS and _opencv(required=False) is not None:
-        found["OpenCV ECC"] = _ordered(source, ecc(task))
+    if task.name in _MOTIONS:
+        with contextlib.suppress(MissingExtraError):
+            found["OpenCV ECC"] = _ordered(source, ecc(task))
     return found
 
 
@@ -142,7 +145,7 @@ def ecc(task: Task, iterations: int = 50, smoothing: int = 1) -> Predictor:
     rotation may come with a shift); z is read off it. Needs ``pip install caunet[bench]``.
     ``smoothing`` is the side of OpenCV's Gaussian filter; on patches of 11 pixels none (1) serves best.
     """
-    cv2 = _opencv(required=True)
+    cv2 = require("cv2", "bench", "ECC")
     if task.name not in _MOTIONS:
         raise ValueError(f"task takes one of {', '.join(_MOTIONS)} for ECC, got {task.name!r}")
     motion = getattr(cv2, _MOTIONS[task.name])
@@ -170,16 +173,6 @@ def ecc(task: Task, iterations: int = 50, smoothing: int = 1) -> Predictor:
         return z.clamp(torch.tensor(task.low), torch.tensor(task.high)).to(x)
 
     return predict
-
-
-def _opencv(required: bool) -> Any:
-    try:
-        import cv2
-    except ImportError as error:
-        if required:
-            raise CaunetError("OpenCV is not installed; `pip install caunet[bench]` brings it") from error
-        return None
-    return cv2
 
 
 def _uncenter(H: Tensor, size: tuple[int, ...]) -> Tensor:

@@ -10,7 +10,6 @@ extra: ``pip install caunet[export]``.
 
 import contextlib
 import copy
-import importlib.util
 import json
 import logging
 import os
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from caunet import tasks
 from caunet.errors import CaunetError
+from caunet.extras import require
 from caunet.files import atomic_write
 from caunet.models import RelationNetwork
 
@@ -104,9 +104,8 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _need() -> None:
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ExportError(f"exporting needs {', '.join(missing)}: pip install caunet[export]")
+    for name in _NEEDED:
+        require(name, "export", "exporting")
 
 
 def _translate(network: RelationNetwork) -> Any:

@@ -32,4 +32,4 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or module.split(".")[0] != error.name.split(".")[0]:
             raise  # it is installed, and something that it needs itself is not
-        raise MissingExtraError(module, extra, purpose) from None
+        raise MissingExtraError(module.split(".")[0], extra, purpose) from None

@@ -12,7 +12,7 @@ from caunet.benchmark import figure, table
 from caunet.cli import main
 from tests.benchmark.test_run import rows_of
 
-FAST = ["--peers", "ecc-pyramid", "phase", "--conditions", "clean", "--motions", "0.03", "--side", "96"]
+FAST = ["--methods", "ecc-pyramid", "phase", "--conditions", "clean", "--motions", "0.03", "--side", "96"]
 
 
 def test_it_measures_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,16 +32,16 @@ def test_it_measures_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["bench", "registration", "--pairs", "2", *FAST, "--out", str(out), "--json"]) == 0
     assert out.stat().st_size == size
     summary = json.loads(capsys.readouterr().out)
-    assert [cell["peer"] for cell in summary] == ["ecc-pyramid", "phase"]
+    assert [cell["method"] for cell in summary] == ["ecc-pyramid", "phase"]
     assert summary[0]["median"] < 0.5 < summary[1]["median"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--peers", "surf"], "peers takes names out of caunet"),
-        (["--conditions", "fog"], "conditions takes names out of clean"),
-        (["--pairs", "0"], "pairs takes a number of at least 1"),
+        (["--methods", "surf"], "methods must be names out of caunet"),
+        (["--conditions", "fog"], "conditions must be names out of clean"),
+        (["--pairs", "0"], "pairs must be a number of at least 1"),
     ],
 )
 def test_wrong_arguments_are_one_line(

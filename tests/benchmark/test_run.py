@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from caunet.benchmark import draw_pair, peers, table
+from caunet.benchmark import draw_pair, methods, table
 from caunet.benchmark.run import Plan, corner_error, forget, load, quota, run
 from caunet.errors import DataError
 
@@ -16,12 +16,12 @@ PLAN = Plan(pairs=3, conditions=("clean", "blur"), motions=(0.03, 0.1), group="t
 
 
 class Counter:
-    """A peer that says a fixed matrix and counts how often it is asked."""
+    """A method that says a fixed matrix and counts how often it is asked."""
 
     def __init__(self, name: str, answer: np.ndarray | Exception | None, share: float = 1.0) -> None:
         self.calls: list[tuple[np.ndarray, np.ndarray]] = []
         self.answer = answer
-        self.peer = peers.Peer(name, name, "homography", "numpy", "numpy", lambda: self.register, share)
+        self.method = methods.Method(name, name, "homography", "numpy", lambda: self.register, share)
 
     def register(self, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
         self.calls.append((a, b))
@@ -40,7 +40,7 @@ def three() -> list[Counter]:
 
 def test_all_get_the_same_pairs_and_errors_are_right(tmp_path: Path) -> None:
     fakes = three()
-    rows = run(PLAN, [fake.peer for fake in fakes], tmp_path / "rows.jsonl")
+    rows = run(PLAN, [fake.method for fake in fakes], tmp_path / "rows.jsonl")
     assert len(rows) == 3 * 2 * 2
     for fake in fakes:
         assert len(fake.calls) == 12 + 1  # and once to warm up
@@ -51,68 +51,68 @@ def test_all_get_the_same_pairs_and_errors_are_right(tmp_path: Path) -> None:
         s = 47.0
         corners = np.array([[0, 0, 1], [s, 0, 1], [s, s, 1], [0, s, 1]]) @ pair.H.numpy().T
         moved = corners[:, :2] / corners[:, 2:] - np.array([[0, 0], [s, 0], [s, s], [0, s]])
-        assert row["peers"]["caunet"]["error"] == pytest.approx(
+        assert row["methods"]["caunet"]["error"] == pytest.approx(
             np.linalg.norm(moved, axis=1).mean(), abs=1e-4
         )
-        assert row["peers"]["ecc"]["error"] is None
-        assert row["peers"]["ecc"]["note"] == "RuntimeError: does not converge"
-        assert row["peers"]["sift"]["error"] is None
+        assert row["methods"]["ecc"]["error"] is None
+        assert row["methods"]["ecc"]["note"] == "RuntimeError: does not converge"
+        assert row["methods"]["sift"]["error"] is None
         assert row["photo"] == ("chelsea", "page")[index % 2]
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    whole = run(PLAN, [fake.peer for fake in three()], path)
+    whole = run(PLAN, [fake.method for fake in three()], path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:6]) + lines[6][:40])  # killed while it wrote its sixth pair
     fakes = three()
-    again = run(PLAN, [fake.peer for fake in fakes], path)
+    again = run(PLAN, [fake.method for fake in fakes], path)
     assert len(fakes[0].calls) == 7 + 1
 
     def errors(rows: dict) -> dict:
-        return {key: {n: r["error"] for n, r in row["peers"].items()} for key, row in rows.items()}
+        return {key: {n: r["error"] for n, r in row["methods"].items()} for key, row in rows.items()}
 
     assert errors(again) == errors(whole) == errors(load(path))
     fakes = three()
-    run(PLAN, [fake.peer for fake in fakes], path)
+    run(PLAN, [fake.method for fake in fakes], path)
     assert not fakes[0].calls
 
 
-def test_a_peer_can_be_added_later(tmp_path: Path) -> None:
+def test_a_method_can_be_added_later(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     first, second, _ = three()
-    run(PLAN, [first.peer], path)
-    rows = run(PLAN, [first.peer, second.peer], path)
+    run(PLAN, [first.method], path)
+    rows = run(PLAN, [first.method, second.method], path)
     assert (len(first.calls), len(second.calls)) == (13, 13)
-    assert all(set(row["peers"]) == {"caunet", "ecc"} for row in rows.values())
+    assert all(set(row["methods"]) == {"caunet", "ecc"} for row in rows.values())
 
 
-def test_a_peer_can_be_measured_again(tmp_path: Path) -> None:
+def test_a_method_can_be_measured_again(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     first, second, _ = three()
     forget(path, ["caunet"])  # nothing there yet
-    run(PLAN, [first.peer, second.peer], path)
+    run(PLAN, [first.method, second.method], path)
     forget(path, ["caunet"])
-    assert all(set(row["peers"]) == {"ecc"} for row in load(path).values())
-    run(PLAN, [first.peer, second.peer], path)
+    assert all(set(row["methods"]) == {"ecc"} for row in load(path).values())
+    run(PLAN, [first.method, second.method], path)
     assert (len(first.calls), len(second.calls)) == (26, 13)
 
 
 def test_files_of_other_pairs_or_damaged_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     fake = three()[0]
-    run(PLAN, [fake.peer], path)
+    run(PLAN, [fake.method], path)
     with pytest.raises(DataError, match="holds other pairs"):
-        run(Plan(pairs=1, group="test", side=48, seed=1), [fake.peer], path)
-    path.write_text(path.read_text().replace('"peers"', "peers", 1))
+        run(Plan(pairs=1, group="test", side=48, seed=1), [fake.method], path)
+    path.write_text(path.read_text().replace('"methods"', "methods", 1))
     with pytest.raises(DataError, match="line 2: not JSON"):
         load(path)
 
 
-def test_slow_peers_get_fewer_pairs_but_no_fewer_than_twenty() -> None:
-    slow = Counter("kornia", None, share=0.2).peer
+def test_slow_methods_get_fewer_pairs_but_no_fewer_than_twenty() -> None:
+    slow = Counter("kornia", None, share=0.2).method
     assert [quota(slow, n) for n in (5, 20, 60, 100, 200)] == [5, 20, 20, 20, 40]
-    assert quota(Counter("ecc", None).peer, 100) == 100
+    assert quota(Counter("ecc", None).method, 100) == 100
 
 
 def test_no_answer_is_infinitely_far() -> None:
@@ -128,7 +128,7 @@ def rows_of(errors: dict[str, list[float | None]], condition: str = "clean", mot
             "condition": condition,
             "motion": motion,
             "index": i,
-            "peers": {n: {"error": v[i], "ms": 10.0 * i} for n, v in errors.items() if i < len(v)},
+            "methods": {n: {"error": v[i], "ms": 10.0 * i} for n, v in errors.items() if i < len(v)},
         }
         for i in range(count)
     }
@@ -161,7 +161,7 @@ def test_tables_mark_the_best_and_own_up() -> None:
     assert table.verdict(close) == []
 
 
-def test_a_peer_of_fewer_pairs_is_held_against_the_same_ones() -> None:
+def test_a_method_of_fewer_pairs_is_held_against_the_same_ones() -> None:
     # Ours is worse than kornia over all, but not on the pairs that kornia had.
     rows = rows_of({"caunet": [0.1] * 20 + [0.5] * 30, "kornia": [0.2] * 20, "ecc": [0.3] * 50})
     summary = table.summarise(rows)
@@ -174,7 +174,7 @@ def test_a_peer_of_fewer_pairs_is_held_against_the_same_ones() -> None:
     ]
 
 
-def test_tables_say_what_a_peer_is_not() -> None:
+def test_tables_say_what_a_method_is_not() -> None:
     rows = rows_of({"caunet": [0.2] * 30, "phase": [2.0] * 30, "kornia": [0.1] * 20})
     compact = table.compact(table.summarise(rows))
     assert "phase correlation (shift only)" in compact
@@ -184,8 +184,8 @@ def test_tables_say_what_a_peer_is_not() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pairs": 0}, "pairs takes a number of at least 1, got 0"),
-        ({"conditions": ("fog",)}, "conditions takes names out of clean, .* got"),
+        ({"pairs": 0}, "pairs must be a number of at least 1, got 0"),
+        ({"conditions": ("fog",)}, "conditions must be names out of clean, .* got"),
     ],
 )
 def test_bad_plans(arguments: dict, message: str) -> None:

@@ -49,7 +49,9 @@ def test_the_same_seed_chooses_the_same_pairs():
 
 def test_refusals(tmp_path):
     source = PairSource(noise(), "rotation", pairs="fresh")
-    with pytest.raises(ValueError, match=r"out must be a file ending in png, svg, pdf, got 'a\.jpg'"):
+    with pytest.raises(
+        ValueError, match=r"out must be a file name ending in \.png, \.svg or \.pdf, got '.*a\.jpg'"
+    ):
         figure.draw_samples(source, tmp_path / "a.jpg")
     with pytest.raises(ValueError, match="columns must be 1 to 20"):
         figure.draw_samples(source, tmp_path / "a.png", columns=21)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from caunet.benchmark.peers import PEERS
+from caunet.benchmark.methods import METHODS
 from caunet.benchmark.table import LIMITS, Summary
-from caunet.files import atomic_write
+from caunet.drawing import new_figure, save_figure
 
 __all__ = ["draw"]
 
@@ -16,13 +16,9 @@ _DASHES = ("-", "-", "--", "-", "--", ":", "-.", "-.", ":")
 
 def draw(summary: Summary, path: Path) -> None:
     """Corner error against share of pairs below it: conditions across, motions down; written to ``path``."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     conditions = list(dict.fromkeys(cell["condition"] for cell in summary))
     motions = list(dict.fromkeys(cell["motion"] for cell in summary))
-    figure = Figure(figsize=(2.6 * len(conditions) + 0.6, 2.3 * len(motions) + 0.9), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(2.6 * len(conditions) + 0.6, 2.3 * len(motions) + 0.9)
     grid = figure.subplots(len(motions), len(conditions), sharex=True, sharey=True, squeeze=False)
     for axes, motion in zip(grid, motions, strict=True):
         for place, condition in zip(axes, conditions, strict=True):
@@ -32,7 +28,7 @@ def draw(summary: Summary, path: Path) -> None:
     for place in grid[-1]:
         place.set_xlabel("corner error, pixels")
     lines = {line.get_label(): line for row in grid for place in row for line in place.get_lines()}
-    labels = [peer.label for peer in PEERS if peer.label in lines]
+    labels = [method.label for method in METHODS if method.label in lines]
     figure.legend(
         [lines[label] for label in labels],
         labels,
@@ -41,21 +37,20 @@ def draw(summary: Summary, path: Path) -> None:
         fontsize=8,
         frameon=False,
     )
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=110)
+    save_figure(figure, path, "figure")
 
 
 def _curves(place: Any, cells: Summary) -> None:
-    for number, peer in reversed(list(enumerate(PEERS))):
+    for number, method in reversed(list(enumerate(METHODS))):
         for cell in cells:
-            if cell["peer"] == peer.name:
+            if cell["method"] == method.name:
                 place.plot(
                     LIMITS,
                     cell["curve"],
                     color=_COLOURS[number % len(_COLOURS)],
                     linestyle=_DASHES[number % len(_DASHES)],
                     linewidth=2.2 if number == 0 else 1.1,
-                    label=peer.label,
+                    label=method.label,
                 )
     place.axvline(1.0, color="#dddddd", linewidth=0.8, zorder=0, label="_one pixel")
     place.set_xscale("log")

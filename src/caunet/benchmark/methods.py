@@ -1,192 +1,112 @@
-"""How each peer is called: a maker each, of a function (a, b) -> H on gray bytes.
+"""Methods that register two images, ours and its rivals, all called alike, each used as its documentation advises.
 
-Settings were chosen on the calibration photographs, for the peer's good: SIFT keeps faint points and ORB dim ones
-(their defaults find too few in smooth pictures), ECC may take 200 steps. What a peer cannot express it cannot find:
-phase correlation only shifts; pystackreg and SimpleITK are affine, as neither has a homography.
+>>> [method.name for method in METHODS][:3]
+['caunet', 'ecc', 'ecc-pyramid']
 """
 
-import importlib
-from collections.abc import Callable
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-__all__ = [
-    "Matrix",
-    "Picture",
-    "Register",
-    "caunet",
-    "ecc",
-    "ecc_pyramid",
-    "kornia",
-    "orb",
-    "phase",
-    "pystackreg",
-    "sift",
-    "simpleitk",
-]
+from caunet.benchmark import adapters
+from caunet.benchmark.adapters import Matrix, Picture, Register
 
-Picture = npt.NDArray[np.uint8]
-Matrix = npt.NDArray[np.float64]
-Register = Callable[[Picture, Picture], Matrix | None]
+__all__ = ["METHODS", "Method", "find", "one_thread"]
 
 
-def caunet() -> Register:
-    """Ours, with the weights that come with it."""
-    from caunet.estimation import Estimator
+@dataclass(frozen=True)
+class Method:
+    """A way to register: ``method(a, b)`` on gray bytes (H, W) is H (3, 3), a's pixels to b's, or None.
 
-    estimator = Estimator("projective")
+    Args:
+        name: as the command line and the results have it.
+        label: as the table has it.
+        family: the most general motion it can answer with.
+        package: what it comes from, to be installed and to name its version.
+        make: makes the function; anything that can be kept between pairs is made once.
+        share: of the pairs it is given: slow ones get fewer.
+    """
 
-    def register(a: Picture, b: Picture) -> Matrix | None:
-        matrix: Matrix = estimator(a, b).matrix.double().numpy()
-        return matrix
+    name: str
+    label: str
+    family: str
+    package: str
+    make: Callable[[], Register]
+    share: float = 1.0
 
-    return register
+    def __call__(self, a: Picture, b: Picture) -> Matrix | None:
+        return _made(self)(a, b)
 
+    def check(self) -> None:
+        """Make it ready; raise :class:`~caunet.errors.MissingExtraError` if its package is not installed."""
+        _made(self)
 
-def ecc() -> Register:
-    """OpenCV's enhanced correlation coefficient, from the identity."""
-    cv2 = _opencv()
-
-    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 200, 1e-6)
-
-    def register(a: Picture, b: Picture) -> Matrix | None:
-        start = np.eye(3, dtype=np.float32)
-        # Its template is the first picture: the result takes the template's points to the other's.
-        _, H = cv2.findTransformECC(a, b, start, cv2.MOTION_HOMOGRAPHY, criteria, None, 5)
-        return np.asarray(H, np.float64)
-
-    return register
-
-
-def ecc_pyramid() -> Register:
-    """The same from coarse to fine, as OpenCV 5 has it."""
-    cv2 = _opencv()
-
-    settings = cv2.ECCParameters()
-    settings.motionType = cv2.MOTION_HOMOGRAPHY  # the rest as it comes: 4 levels, 50 steps, 1e-6
-
-    def register(a: Picture, b: Picture) -> Matrix | None:
-        start = np.eye(3, dtype=np.float32)
-        _, H = cv2.findTransformECCMultiScale(a, b, start, settings)
-        return np.asarray(H, np.float64)
-
-    return register
+    @property
+    def version(self) -> str:
+        """Of its package, as installed."""
+        for name in (self.package, f"{self.package}-headless"):
+            with contextlib.suppress(PackageNotFoundError):
+                return version(name)
+        return "unknown"
 
 
-def _opencv() -> Any:
-    # Untyped: its stubs lag behind what it has.
-    return importlib.import_module("cv2")
+@functools.cache
+def _made(method: Method) -> Register:
+    return method.make()
 
 
-def _features(detector: Any, norm: int, ratio: float) -> Register:
-    """Key points that are each other's nearest and clearly nearer than the next; their homography by MAGSAC++."""
-    cv2 = _opencv()
+def find(names: Sequence[str] | None = None) -> list[Method]:
+    """The methods of these names (all, if None), each with its package there.
 
-    matcher = cv2.BFMatcher(norm)
-
-    def register(a: Picture, b: Picture) -> Matrix | None:
-        (here, first), (there, second) = (
-            detector.detectAndCompute(a, None),
-            detector.detectAndCompute(b, None),
-        )
-        if min(len(here), len(there)) < 4:
-            return None
-        back = {match.queryIdx: match.trainIdx for match in matcher.match(second, first)}
-        pairs = [
-            (match.queryIdx, match.trainIdx)
-            for match, *others in matcher.knnMatch(first, second, k=2)
-            if others
-            and match.distance < ratio * others[0].distance
-            and back[match.trainIdx] == match.queryIdx
-        ]
-        if len(pairs) < 4:
-            return None
-        source, target = (
-            np.array(p, np.float32) for p in zip(*[(here[i].pt, there[j].pt) for i, j in pairs], strict=True)
-        )
-        H, _ = cv2.findHomography(source, target, cv2.USAC_MAGSAC, 1.0, maxIters=10_000, confidence=0.999)
-        return None if H is None else np.asarray(H, np.float64)
-
-    return register
+    >>> [method.label for method in find(["caunet"])]
+    ['caunet']
+    """
+    known = {method.name: method for method in METHODS}
+    for name in names or ():
+        if name not in known:
+            raise ValueError(f"methods must be names out of {', '.join(known)}, got {name!r}")
+    chosen = [known[name] for name in names] if names else list(METHODS)
+    for method in chosen:
+        method.check()
+    return chosen
 
 
-def sift() -> Register:
-    """SIFT's key points."""
-    cv2 = _opencv()
-
-    return _features(cv2.SIFT_create(contrastThreshold=0.01, enable_precise_upscale=True), cv2.NORM_L2, 0.8)
-
-
-def orb() -> Register:
-    """ORB's key points."""
-    cv2 = _opencv()
-
-    return _features(cv2.ORB_create(3000, fastThreshold=5), cv2.NORM_HAMMING, 0.8)
-
-
-def phase() -> Register:
-    """The peak of the phase correlation of Hann-windowed pictures."""
-    cv2 = _opencv()
-
-    def register(a: Picture, b: Picture) -> Matrix | None:
-        window = cv2.createHanningWindow((a.shape[1], a.shape[0]), cv2.CV_64F)
-        (x, y), _ = cv2.phaseCorrelate(a.astype(np.float64), b.astype(np.float64), window)
-        return np.array([[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]])
-
-    return register
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Run a block with one thread in torch and, if imported (:func:`find` imports), in OpenCV and SimpleITK."""
+    settings: list[tuple[Callable[[], int], Callable[[int], Any]]] = [
+        (torch.get_num_threads, torch.set_num_threads)
+    ]
+    if opencv := sys.modules.get("cv2"):
+        settings.append((opencv.getNumThreads, opencv.setNumThreads))
+    if itk := sys.modules.get("SimpleITK"):
+        process = itk.ProcessObject
+        settings.append((process.GetGlobalDefaultNumberOfThreads, process.SetGlobalDefaultNumberOfThreads))
+    before = [get() for get, _ in settings]
+    for _, put in settings:
+        put(1)
+    try:
+        yield
+    finally:
+        for (_, put), count in zip(settings, before, strict=True):
+            put(count)
 
 
-def kornia() -> Register:
-    """Gradient descent on a homography, from coarse to fine."""
-    geometry: Any = importlib.import_module("kornia.geometry")
-    registrator = geometry.ImageRegistrator(
-        "homography", tolerance=1e-6
-    )  # its 1e-4 stops before a whole pixel
-
-    def register(a: Picture, b: Picture) -> Matrix | None:
-        first, second = (torch.from_numpy(p)[None, None].to(torch.float32) / 255 for p in (a, b))
-        # Its model takes the second argument's places to the first's.
-        model = registrator.register(second, first).detach().double()
-        H = geometry.denormalize_homography(model, b.shape, a.shape, align_corners=False)
-        return np.asarray(H[0].numpy(), np.float64)
-
-    return register
-
-
-def pystackreg() -> Register:
-    """TurboReg's affine registration."""
-    from pystackreg import StackReg
-
-    def register(a: Picture, b: Picture) -> Matrix | None:
-        # register(reference, moved) is the matrix that reads the moved picture at the reference's places.
-        return np.asarray(StackReg(StackReg.AFFINE).register(a.astype(float), b.astype(float)), np.float64)
-
-    return register
-
-
-def simpleitk() -> Register:
-    """ITK's affine registration by correlation, from coarse to fine."""
-    sitk: Any = importlib.import_module("SimpleITK")
-
-    def register(a: Picture, b: Picture) -> Matrix | None:
-        method = sitk.ImageRegistrationMethod()
-        method.SetMetricAsCorrelation()
-        method.SetInterpolator(sitk.sitkLinear)
-        method.SetOptimizerAsRegularStepGradientDescent(1.0, 1e-4, 200)
-        method.SetOptimizerScalesFromPhysicalShift()
-        method.SetShrinkFactorsPerLevel([4, 2, 1])
-        method.SetSmoothingSigmasPerLevel([2, 1, 0])
-        motion = sitk.AffineTransform(2)
-        middle = np.array([(a.shape[1] - 1) / 2, (a.shape[0] - 1) / 2])
-        motion.SetCenter(middle.tolist())
-        method.SetInitialTransform(motion, inPlace=True)
-        method.Execute(*(sitk.GetImageFromArray(p.astype(np.float32)) for p in (a, b)))
-        H = np.eye(3)  # fixed points to moving points, about the centre
-        H[:2, :2] = np.array(motion.GetMatrix()).reshape(2, 2)
-        H[:2, 2] = np.array(motion.GetTranslation()) + middle - H[:2, :2] @ middle
-        return H
-
-    return register
+_CV = "opencv-python"
+METHODS: tuple[Method, ...] = (
+    Method("caunet", "caunet", "homography", "caunet", adapters.caunet),
+    Method("ecc", "OpenCV ECC", "homography", _CV, adapters.ecc),
+    Method("ecc-pyramid", "OpenCV ECC, pyramid", "homography", _CV, adapters.ecc_pyramid),
+    Method("sift", "SIFT + MAGSAC", "homography", _CV, adapters.sift),
+    Method("orb", "ORB + MAGSAC", "homography", _CV, adapters.orb),
+    Method("phase", "phase correlation", "shift", _CV, adapters.phase),
+    Method("kornia", "kornia ImageRegistrator", "homography", "kornia", adapters.kornia, share=0.2),
+    Method("pystackreg", "pystackreg", "affine", "pystackreg", adapters.pystackreg),
+    Method("simpleitk", "SimpleITK", "affine", "SimpleITK", adapters.simpleitk),
+)

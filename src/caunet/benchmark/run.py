@@ -1,7 +1,7 @@
-"""Measure peers on the same pairs, taking turns pair by pair; what is measured is on disk at once.
+"""Measure methods on the same pairs, taking turns pair by pair; what is measured is on disk at once.
 
-The file is JSON lines: first what the pairs are, then one line a pair with each peer's corner error (null: it failed,
-which counts as infinitely far) and milliseconds. An interrupted run goes on where it stopped; a peer asked for later
+The file is JSON lines: first what the pairs are, then one line a pair with each method's corner error (null: it failed,
+which counts as infinitely far) and milliseconds. An interrupted run goes on where it stopped; a method asked for later
 is measured on the pairs that are there, and added.
 """
 
@@ -20,8 +20,8 @@ from torch import Tensor
 
 from caunet import geometry
 from caunet.benchmark.frames import square
+from caunet.benchmark.methods import Method, one_thread
 from caunet.benchmark.pairs import CONDITIONS, MOTIONS, Condition, draw_pair
-from caunet.benchmark.peers import Peer, one_thread
 from caunet.benchmark.photographs import Group, photographs
 from caunet.errors import DataError
 from caunet.files import write_text
@@ -32,7 +32,7 @@ __all__ = ["Plan", "corner_error", "forget", "load", "measure", "quota", "run"]
 
 Key = tuple[str, float, int]
 Rows = dict[Key, dict[str, Any]]
-FEWEST = 20  # pairs a condition that even the slowest peer is measured on
+FEWEST = 20  # pairs a condition that even the slowest method is measured on
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,12 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.pairs < 1:
-            raise ValueError(f"pairs takes a number of at least 1, got {self.pairs}")
+            raise ValueError(f"pairs must be a number of at least 1, got {self.pairs}")
         unknown = [c for c in self.conditions if c not in CONDITIONS]
         if unknown or not self.conditions:
-            raise ValueError(f"conditions takes names out of {', '.join(CONDITIONS)}, got {self.conditions}")
+            raise ValueError(
+                f"conditions must be names out of {', '.join(CONDITIONS)}, got {self.conditions}"
+            )
 
     def every(self) -> Iterator[Key]:
         """All pairs, round by round, so that a run that is cut short has some of every condition."""
@@ -61,13 +63,13 @@ class Plan:
                     yield condition, motion, index
 
 
-def run(plan: Plan, peers: Sequence[Peer], path: Path) -> Rows:
+def run(plan: Plan, methods: Sequence[Method], path: Path) -> Rows:
     """Measure what ``path`` lacks of the plan, one thread, and return all its rows.
 
-    Slow peers are measured on fewer pairs: see :func:`quota`.
+    Slow methods are measured on fewer pairs: see :func:`quota`.
     """
     rows = load(path, plan)
-    jobs = [(key, _missing(rows.get(key, {}), key, peers, plan)) for key in plan.every()]
+    jobs = [(key, _missing(rows.get(key, {}), key, methods, plan)) for key in plan.every()]
     jobs = [(key, missing) for key, missing in jobs if missing]
     path.parent.mkdir(parents=True, exist_ok=True)
     _mend(path)
@@ -87,7 +89,7 @@ def run(plan: Plan, peers: Sequence[Peer], path: Path) -> Rows:
                 "index": index,
                 "photo": names[index % len(names)],
             }
-            row |= {"commit": commit(), "peers": _turns(plan, (condition, motion, index), missing)}
+            row |= {"commit": commit(), "methods": _turns(plan, (condition, motion, index), missing)}
             _append(file, row)
             _merge(rows, row)
             _tell(bar, row)
@@ -112,42 +114,44 @@ def load(path: Path, plan: Plan | None = None) -> Rows:
             raise DataError(f"{path}, line {number}: not JSON; move the file away to begin anew") from error
         if "pairs" in row and plan is not None and row["pairs"] != _header(plan):
             raise DataError(f"{path} holds other pairs ({row['pairs']}); name another file or move it away")
-        if "peers" in row:
+        if "methods" in row:
             _merge(rows, row)
     return rows
 
 
 def forget(path: Path, names: Collection[str]) -> None:
-    """Take the results of these peers out of ``path``, to be measured again (after a change, say)."""
+    """Take the results of these methods out of ``path``, to be measured again (after a change, say)."""
     if not path.exists():
         return
     _mend(path)
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        if "peers" in row:
-            row["peers"] = {name: result for name, result in row["peers"].items() if name not in names}
+        if "methods" in row:
+            row["methods"] = {name: result for name, result in row["methods"].items() if name not in names}
         kept.append(json.dumps(row, allow_nan=False) + "\n")
     write_text(path, "".join(kept))
 
 
-def quota(peer: Peer, pairs: int) -> int:
-    """How many of ``pairs`` a peer is measured on.
+def quota(method: Method, pairs: int) -> int:
+    """How many of ``pairs`` a method is measured on.
 
-    >>> from caunet.benchmark.peers import PEERS
-    >>> {peer.name: quota(peer, 100) for peer in PEERS if quota(peer, 100) < 100}
+    >>> from caunet.benchmark.methods import METHODS
+    >>> {method.name: quota(method, 100) for method in METHODS if quota(method, 100) < 100}
     {'kornia': 20}
     """
-    return min(pairs, max(FEWEST, math.ceil(peer.share * pairs)))
+    return min(pairs, max(FEWEST, math.ceil(method.share * pairs)))
 
 
-def measure(peer: Peer, a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8], truth: Tensor) -> dict[str, Any]:
+def measure(
+    method: Method, a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8], truth: Tensor
+) -> dict[str, Any]:
     """Corner error (pixels; null if there is no answer), and milliseconds on the clock and of the processor."""
     note = None
     clock, processor = time.perf_counter(), time.process_time()
     try:
-        found = peer(a, b)
-    except Exception as error:  # peers fail in ways of their own; each is a miss, and is told
+        found = method(a, b)
+    except Exception as error:  # methods fail in ways of their own; each is a miss, and is told
         found, note = None, f"{type(error).__name__}: {error}"[:200]
     seconds = time.perf_counter() - clock, time.process_time() - processor
     away = math.inf if found is None else corner_error(torch.from_numpy(found), truth, a.shape[0])
@@ -174,9 +178,9 @@ def _header(plan: Plan) -> dict[str, Any]:
     return {name: whole[name] for name in ("group", "seed", "side")}
 
 
-def _missing(row: dict[str, Any], key: Key, peers: Sequence[Peer], plan: Plan) -> list[Peer]:
-    there = row.get("peers", {})
-    return [peer for peer in peers if peer.name not in there and key[2] < quota(peer, plan.pairs)]
+def _missing(row: dict[str, Any], key: Key, methods: Sequence[Method], plan: Plan) -> list[Method]:
+    there = row.get("methods", {})
+    return [method for method in methods if method.name not in there and key[2] < quota(method, plan.pairs)]
 
 
 def _bytes(plan: Plan, key: Key) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], Tensor]:
@@ -187,20 +191,20 @@ def _bytes(plan: Plan, key: Key) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.
     return a, b, pair.H
 
 
-def _warm_up(jobs: Sequence[tuple[Key, list[Peer]]], plan: Plan) -> None:
+def _warm_up(jobs: Sequence[tuple[Key, list[Method]]], plan: Plan) -> None:
     """Everyone once, untimed: imports, weights and buffers are not part of a registration."""
-    everyone = {peer.name: peer for _, missing in jobs for peer in missing}
+    everyone = {method.name: method for _, missing in jobs for method in missing}
     if everyone:
         pictures = _bytes(plan, jobs[0][0])
-        for peer in everyone.values():
-            measure(peer, *pictures)
+        for method in everyone.values():
+            measure(method, *pictures)
 
 
-def _turns(plan: Plan, key: Key, peers: Sequence[Peer]) -> dict[str, Any]:
+def _turns(plan: Plan, key: Key, methods: Sequence[Method]) -> dict[str, Any]:
     pictures = _bytes(plan, key)
-    first = key[2] % len(peers)  # nobody always goes first, into a cold cache
-    found = {peer.name: measure(peer, *pictures) for peer in [*peers[first:], *peers[:first]]}
-    return {peer.name: found[peer.name] for peer in peers}
+    first = key[2] % len(methods)  # nobody always goes first, into a cold cache
+    found = {method.name: measure(method, *pictures) for method in [*methods[first:], *methods[:first]]}
+    return {method.name: found[method.name] for method in methods}
 
 
 def _mend(path: Path) -> None:
@@ -217,13 +221,13 @@ def _append(file: Any, row: dict[str, Any]) -> None:
 
 def _merge(rows: Rows, row: dict[str, Any]) -> None:
     key = (row["condition"], row["motion"], row["index"])
-    mine = rows.setdefault(key, {**row, "peers": {}, "commits": {}})
-    mine["peers"] |= row["peers"]
-    mine["commits"] |= dict.fromkeys(row["peers"], row["commit"])
+    mine = rows.setdefault(key, {**row, "methods": {}, "commits": {}})
+    mine["methods"] |= row["methods"]
+    mine["commits"] |= dict.fromkeys(row["methods"], row["commit"])
 
 
 def _tell(bar: Track, row: dict[str, Any]) -> None:
-    ours = row["peers"].get("caunet")
+    ours = row["methods"].get("caunet")
     if ours is None:
         bar.advance()
     else:

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from caunet.benchmark.peers import PEERS
+from caunet.benchmark.methods import METHODS
 
 __all__ = ["LIMITS", "compact", "full", "summarise", "verdict"]
 
@@ -21,22 +21,22 @@ TOLERANCE = 1.05  # as good as the best: within 5 %
 
 
 def summarise(rows: Mapping[Any, Mapping[str, Any]], ours: str = "caunet") -> Summary:
-    """One entry for each condition, motion and peer, in the order of the plan.
+    """One entry for each condition, motion and method, in the order of the plan.
 
     ``median`` and ``p90`` corner error in pixels, ``below_1`` and ``below_3`` shares of pairs, ``ms`` the median
     milliseconds of one thread, ``pairs``, ``failures`` (no answer at all), ``curve``, shares below :data:`LIMITS`,
-    and ``against``: median and ``below_1`` of ``ours`` on the very pairs of this peer, which may have had fewer.
+    and ``against``: median and ``below_1`` of ``ours`` on the very pairs of this method, which may have had fewer.
     """
     groups: dict[tuple[float, str, str], list[Mapping[str, Any]]] = {}
     for row in rows.values():
-        for name in row["peers"]:
-            groups.setdefault((row["motion"], row["condition"], name), []).append(row["peers"])
+        for name in row["methods"]:
+            groups.setdefault((row["motion"], row["condition"], name), []).append(row["methods"])
     order = list(dict.fromkeys(row["condition"] for row in rows.values()))
-    names = [peer.name for peer in PEERS]
+    names = [method.name for method in METHODS]
     summary = []
     for key in sorted(groups, key=lambda key: (key[0], order.index(key[1]), names.index(key[2]))):
         motion, condition, name = key
-        cell = {"motion": motion, "condition": condition, "peer": name}
+        cell = {"motion": motion, "condition": condition, "method": name}
         cell |= _cell([results[name] for results in groups[key]])
         same = [results[ours] for results in groups[key] if ours in results]
         if name != ours and len(same) == len(groups[key]):
@@ -83,7 +83,7 @@ def full(summary: Summary) -> str:
         }
         shown = [_bold(_pixels(cell[key]), best[key]) for key in ("median", "p90")]
         shown += [_bold(f"{100 * cell[key]:.0f} %", best[key]) for key in ("below_1", "below_3")]
-        label = next(peer.label for peer in PEERS if peer.name == cell["peer"])
+        label = next(method.label for method in METHODS if method.name == cell["method"])
         lines.append(
             f"| ±{100 * cell['motion']:.0f} % | {cell['condition']} | {label} | {' | '.join(shown)} "
             f"| {cell['ms']:.0f} | {cell['failures']} | {cell['pairs']} |"
@@ -103,28 +103,32 @@ def compact(summary: Summary) -> str:
             f"| corners moved by up to ±{100 * motion:.0f} % | {' | '.join(conditions)} | ms |",
             f"|---|{'--:|' * (len(conditions) + 1)}",
         ]
-        for peer in PEERS:
-            cells = {c["condition"]: c for c in summary if (c["motion"], c["peer"]) == (motion, peer.name)}
+        for method in METHODS:
+            cells = {
+                c["condition"]: c for c in summary if (c["motion"], c["method"]) == (motion, method.name)
+            }
             if cells:
                 shown = [_compact_cell(summary, cells.get(condition)) for condition in conditions]
                 ms = statistics.fmean(cell["ms"] for cell in cells.values())
-                lines.append(f"| {peer.label}{_remark(peer.name, cells)} | {' | '.join(shown)} | {ms:.0f} |")
+                lines.append(
+                    f"| {method.label}{_remark(method.name, cells)} | {' | '.join(shown)} | {ms:.0f} |"
+                )
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 
 def verdict(summary: Summary) -> list[str]:
-    """Where ours is more than 5 % behind a peer on that peer's pairs: a line for the worst of each condition."""
+    """Where ours is more than 5 % behind a method on that method's pairs: a line for the worst of each condition."""
     lost: dict[tuple[str, str], tuple[float, str]] = {}
     for cell in summary:
         if "against" not in cell:
             continue
         ours, where = cell["against"], f"±{100 * cell['motion']:.0f} % {cell['condition']}"
         times = _median(ours) / _median(cell) if math.isfinite(_median(cell)) else 0.0
-        line = f"{where}: median {_pixels(ours['median'])}, {cell['peer']} {_pixels(cell['median'])}"
+        line = f"{where}: median {_pixels(ours['median'])}, {cell['method']} {_pixels(cell['median'])}"
         _note(lost, (where, "median"), times, line)
         times = cell["below_1"] / ours["below_1"] if ours["below_1"] else math.inf * cell["below_1"]
-        line = f"{where}: below 1 px {ours['below_1']:.0%}, {cell['peer']} {cell['below_1']:.0%}"
+        line = f"{where}: below 1 px {ours['below_1']:.0%}, {cell['method']} {cell['below_1']:.0%}"
         _note(lost, (where, "below 1 px"), times, line)
     return [line for _, line in lost.values()]
 
@@ -159,9 +163,9 @@ def _compact_cell(summary: Summary, cell: Cell | None) -> str:
 
 def _remark(name: str, cells: Mapping[str, Cell]) -> str:
     """What the motion it knows is, when that is less than a homography, and its pairs when they are fewer."""
-    (peer,) = (peer for peer in PEERS if peer.name == name)
-    notes = [] if peer.family == "homography" else [f"{peer.family} only"]
-    if peer.share < 1:
+    (method,) = (method for method in METHODS if method.name == name)
+    notes = [] if method.family == "homography" else [f"{method.family} only"]
+    if method.share < 1:
         notes.append(f"{min(cell['pairs'] for cell in cells.values())} pairs")
     return f" ({', '.join(notes)})" if notes else ""
 

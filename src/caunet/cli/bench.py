@@ -15,12 +15,12 @@ class Registration:
 
     All take turns on the same pairs, one thread each. What is measured is kept in --out: an interrupted run goes on.
 
-    Example: caunet bench registration --pairs 10 --peers caunet ecc sift --conditions clean occlusion
+    Example: caunet bench registration --pairs 10 --methods caunet ecc sift --conditions clean occlusion
     """
 
     pairs: int = 100
-    """Pairs of each condition and motion. Slow peers (kornia) get a fifth of them, at least 20; the table says so."""
-    peers: tuple[str, ...] = ()
+    """Pairs of each condition and motion. Slow methods (kornia) get a fifth of them, at least 20; the table says so."""
+    methods: tuple[str, ...] = ()
     """Who takes part: caunet ecc ecc-pyramid sift orb phase kornia pystackreg simpleitk; default: all."""
     conditions: tuple[str, ...] = ()
     """Of: clean photometric blur occlusion low-texture; default: all."""
@@ -29,7 +29,7 @@ class Registration:
     out: Path = Path("runs/registration.jsonl")
     """Where measurements are kept, a line a pair."""
     again: tuple[str, ...] = ()
-    """Peers whose measurements in --out are forgotten and made again, after a change of theirs."""
+    """Methods whose measurements in --out are forgotten and made again, after a change of theirs."""
     figure: Path | None = None
     """Draw the curves of errors into this file (png, svg or pdf)."""
     json: bool = False
@@ -42,8 +42,8 @@ class Registration:
     def run(self) -> int:
         """Measure what is not measured yet, print all of it."""
         from caunet.benchmark.figure import draw
+        from caunet.benchmark.methods import find
         from caunet.benchmark.pairs import CONDITIONS, MOTIONS
-        from caunet.benchmark.peers import find
         from caunet.benchmark.run import Plan, forget, run
         from caunet.benchmark.table import summarise, verdict
 
@@ -54,12 +54,12 @@ class Registration:
             seed=self.seed,
             side=self.side,
         )
-        chosen = find(self.peers or None)
+        chosen = find(self.methods or None)
         if self.again:
-            forget(self.out, [peer.name for peer in find(self.again)])
-        wanted, names = set(plan.every()), {peer.name for peer in chosen}
+            forget(self.out, [method.name for method in find(self.again)])
+        wanted, names = set(plan.every()), {method.name for method in chosen}
         rows = {
-            key: row | {"peers": {n: r for n, r in row["peers"].items() if n in names}}
+            key: row | {"methods": {n: r for n, r in row["methods"].items() if n in names}}
             for key, row in run(plan, chosen, self.out).items()
             if key in wanted
         }

@@ -1,31 +1,23 @@
-"""The picture of an evaluation: how corner errors are distributed, and what was predicted for which truth."""
+"""The figure of an evaluation: how corner errors are distributed, and what was predicted for which truth."""
 
 from pathlib import Path
 from typing import Any
 
-from caunet.files import atomic_write
+from caunet.drawing import new_figure, save_figure
+from caunet.extras import require
 
 __all__ = ["draw"]
-
-_FORMATS = ("png", "svg", "pdf")
 
 
 def draw(results: dict[str, dict[str, Any]], path: Path) -> None:
     """Draw ``results`` (name -> what ``evaluate(..., predictions=True)`` returned) into ``path``.
 
-    Corner errors of all; predictions against truth of the first, one panel a parameter.
+    Corner errors of all; predictions against truth of the first, one panel per parameter.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    kind = path.suffix.lstrip(".").lower()
-    if kind not in _FORMATS:
-        raise ValueError(f"figure takes a file ending in {', '.join(_FORMATS)}, got {path.name!r}")
     name, first = next(iter(results.items()))
     predictions = first["predictions"]
     panels = 1 + len(predictions["names"])
-    figure = Figure(figsize=(3.4 * min(panels, 4) + 0.6, 3.2 * -(-panels // 4) + 0.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(3.4 * min(panels, 4) + 0.6, 3.2 * -(-panels // 4) + 0.4)
     axes = figure.subplots(-(-panels // 4), min(panels, 4), squeeze=False).flatten()
     for spare in axes[panels:]:
         spare.set_visible(False)
@@ -33,8 +25,7 @@ def draw(results: dict[str, dict[str, Any]], path: Path) -> None:
     for dim, axis in enumerate(axes[1:panels]):
         _against_truth(axis, predictions, dim, name)
     figure.suptitle(f"{first['task']}, {first['protocol']} protocol, {first['count']:,} pairs")
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=150)
+    save_figure(figure, path, "figure", dpi=150)
 
 
 def _corners(axis: Any, results: dict[str, dict[str, Any]]) -> None:
@@ -54,7 +45,8 @@ def _label(name: str, histogram: dict[str, Any], count: int) -> str:
 
 def _against_truth(axis: Any, predictions: dict[str, Any], dim: int, name: str) -> None:
     import numpy as np
-    from matplotlib.colors import LogNorm
+
+    LogNorm = require("matplotlib.colors", "report", "drawing").LogNorm
 
     low, high = predictions["low"][dim], predictions["high"][dim]
     counts = np.array(predictions["counts"][dim], dtype=float).T  # rows: predictions

@@ -70,16 +70,13 @@ class Serve:
 
 
 def _import() -> tuple[Any, Any]:
-    from caunet.errors import CaunetError
+    from caunet.extras import require
 
-    try:
-        import uvicorn
+    uvicorn = require("uvicorn", "web", "the page")
+    for module in ("fastapi", "python_multipart"):
+        require(module, "web", "the page")
+    from caunet.web import create_app
 
-        from caunet.web import create_app
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "caunet":
-            raise
-        raise CaunetError(f"the page needs {error.name}; run: pip install 'caunet[web]'") from error
     return create_app, uvicorn
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from caunet.errors import MissingExtraError
 from caunet.training.config import BEST, PROFILES, TrainConfig, profile_settings
 
 __all__ = ["Settings", "Train"]
@@ -79,7 +80,11 @@ class Train:
                 file=sys.stderr,
             )
             return 130
-        print(summary(result.result, out, write_curves(out)))
+        try:
+            curve: Path | str = write_curves(out)
+        except MissingExtraError as error:  # the run is whole without its figure
+            curve = f"not drawn: {error}"
+        print(summary(result.result, out, curve))
         return 0
 
     def _folder(self) -> Path:

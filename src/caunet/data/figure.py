@@ -8,28 +8,20 @@ from torch import Tensor
 
 from caunet.data import keys
 from caunet.data.pairs import PairSource
-from caunet.files import atomic_write
+from caunet.drawing import check_figure, new_figure, save_figure
 from caunet.tasks import Task
 
-__all__ = ["FORMATS", "choose", "draw_samples", "z_text"]
-
-FORMATS = ("png", "svg", "pdf")
+__all__ = ["choose", "draw_samples", "z_text"]
 
 
 def draw_samples(source: PairSource, path: Path, columns: int = 10, epoch: int = 0) -> Tensor:
     """Draw ``columns`` pairs of different images into ``path`` (.png, .svg, .pdf); return their numbers."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    kind = path.suffix.lstrip(".").lower()
-    if kind not in FORMATS:
-        raise ValueError(f"out must be a file ending in {', '.join(FORMATS)}, got {path.name!r}")
+    check_figure(path, "out")
     index = choose(source, columns)
     x, y, z = source.bytes(epoch, index)
     lines = source.task.dim
     # Inches: a column of 0.92 with a patch of 0.84, room for the title and for a line of text a parameter.
-    figure = Figure(figsize=(0.92 * columns + 0.45, 2.28 + 0.142 * lines), facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure(0.92 * columns + 0.45, 2.28 + 0.142 * lines, layout="none", facecolor="white")
     height = float(figure.get_figheight())
     axes = figure.subplots(2, columns, squeeze=False)
     figure.subplots_adjust(
@@ -50,8 +42,7 @@ def draw_samples(source: PairSource, path: Path, columns: int = 10, epoch: int =
     for axis, name in zip(axes[:, 0], ("x", "y"), strict=True):
         axis.set_ylabel(name, rotation=0, fontsize=13, fontstyle="italic", labelpad=11, va="center")
     figure.suptitle(_title(source), fontsize=10, x=0.5, y=1 - 0.1 / height, va="top")
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=110)
+    save_figure(figure, path, "out")
     return index
 
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from caunet.drawing import new_figure
+from caunet.extras import require
 from caunet.files import atomic_write
 from caunet.reproduction.recipes import MODELS, TASKS
 from caunet.reproduction.tables import Result, paper
 
-__all__ = ["COLOURS", "INK", "Drawn", "curves", "draw", "drawing", "histograms", "new_figure", "tasks_of"]
+__all__ = ["COLOURS", "INK", "Drawn", "curves", "draw", "drawing", "histograms", "tasks_of"]
 
 INK = "#1b2430"
 # Told apart by colour-blind readers, and readable on white and on near-black.
@@ -44,17 +46,8 @@ _STYLE: dict[Any, Any] = {
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
     """Draw in the report's style, whatever matplotlib is set to."""
-    import matplotlib
-
-    with matplotlib.rc_context(_STYLE):
+    with require("matplotlib", "report", "drawing").rc_context(_STYLE):
         yield
-
-
-def new_figure(width: float, height: float) -> Any:
-    """An empty figure of that size in inches, laid out without overlaps."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def tasks_of(results: Sequence[Result]) -> list[str]:
@@ -79,14 +72,13 @@ def _legend(axis: Any) -> None:
 
 
 def _plain_numbers(axis: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    ticker = require("matplotlib.ticker", "report", "drawing")
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def curves(results: Sequence[Result]) -> Any:
-    """Parameter error on test pairs while training, a panel a task; the paper's final figures are dashed."""
+    """Parameter error on test pairs while training, one panel per task; the paper's final figures are dashed."""
     tasks = tasks_of(results)
     figure, axes = _panels(len(tasks))
     for axis, task in zip(axes, tasks, strict=True):
@@ -112,7 +104,7 @@ def _curve(axis: Any, results: Sequence[Result], model: str) -> None:
 
 
 def histograms(results: Sequence[Result]) -> Any:
-    """How the corner error is spread over the test pairs, a panel a task; logarithmic in pixels."""
+    """How the corner error is spread over the test pairs, one panel per task; logarithmic in pixels."""
     tasks = tasks_of(results)
     figure, axes = _panels(len(tasks))
     for axis, task in zip(axes, tasks, strict=True):
@@ -162,8 +154,7 @@ class Drawn:
 
 def draw(figure: Any, name: str) -> Drawn:
     """Draw ``figure`` as SVG (transparent) and PNG (on white)."""
-    import matplotlib
-
+    matplotlib = require("matplotlib", "report", "drawing")
     text, pixels = io.StringIO(), io.BytesIO()
     # Names of clip paths derive from the salt: two figures on one page must not share them.
     with matplotlib.rc_context({"svg.hashsalt": name}):

@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from caunet.extras import require
 from caunet.files import write_text
 from caunet.reproduction import figures
 from caunet.reproduction.claims import OFFSET, judge
@@ -210,9 +211,8 @@ def _provenance(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _render(**context: Any) -> str:
-    import jinja2
-
+    jinja2 = require("jinja2", "report", "the report")
     template = files("caunet.reproduction").joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"show": show, "ratio": show_ratio}
-    return environment.from_string(template).render(**context)
+    return str(environment.from_string(template).render(**context))

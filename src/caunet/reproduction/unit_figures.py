@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from caunet.data import PairSource
+from caunet.drawing import new_figure
 from caunet.models import RelationNetwork
-from caunet.reproduction.figures import COLOURS, INK, new_figure
+from caunet.reproduction.figures import COLOURS, INK
 
 _GAP = 2  # pixels between the tiles of a mosaic
 

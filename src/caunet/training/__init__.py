@@ -1,7 +1,6 @@
 """Training: configuration, the loop, checkpoints, several processes."""
 
-from caunet.training.config import PROFILES, TrainConfig
-from caunet.training.loop import TrainResult, load_sources, make_optimizer, train
-from caunet.training.update import Update
+import lazy_loader
 
-__all__ = ["PROFILES", "TrainConfig", "TrainResult", "Update", "load_sources", "make_optimizer", "train"]
+# The names stand in __init__.pyi. Loaded on first use: the command line reads TrainConfig, which needs no torch.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -20,6 +20,7 @@ import torch
 
 import caunet
 from caunet.errors import CheckpointError, TrainingError
+from caunet.extras import require
 from caunet.files import write_json, write_text
 from caunet.models import RelationNetwork, save_weights
 from caunet.provenance import commit
@@ -174,10 +175,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def _events(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise TrainingError("TensorBoard is not installed: pip install 'caunet[tensorboard]'") from error
+    require("tensorboard", "tensorboard", "writing TensorBoard events")
+    from torch.utils.tensorboard import SummaryWriter
+
     return SummaryWriter(str(folder))
 
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from caunet.files import atomic_write
+from caunet.drawing import new_figure, save_figure
 from caunet.training.records import read_metrics
 
 __all__ = ["summary", "write_curves"]
 
 
-def summary(result: Mapping[str, Any], run_dir: Path, figure: Path) -> str:
+def summary(result: Mapping[str, Any], run_dir: Path, curve: Path | str) -> str:
     """A finished run in a few lines."""
     rate = result["updates"] / max(result["seconds"], 1e-9)
     how = f"{result['protocol']} protocol, {result['data']}, seed {result['seed']}"
@@ -22,7 +22,7 @@ def summary(result: Mapping[str, Any], run_dir: Path, figure: Path) -> str:
             f"  corner error          {_number(result['corner_error'])} px (mean over {result['count']:,} test pairs)",
             f"  {result['updates']:,} updates in {result['seconds']:.0f} s ({rate:.0f} a second)",
             f"  weights   {run_dir / 'weights.safetensors'}",
-            f"  curve     {figure}",
+            f"  curve     {curve}",
         ]
     )
 
@@ -34,12 +34,8 @@ def _number(value: float | None) -> str:
 
 def write_curves(run_dir: Path) -> Path:
     """Draw the training loss and the test error of ``run_dir`` into its ``curve.png``."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     lines = read_metrics(run_dir / "metrics.jsonl")
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7, 4)
     axes = figure.add_subplot()
     trained = [(line["step"], line["loss"]) for line in lines if "loss" in line]
     tested = [(line["step"], line["test"]["parameter_error"]) for line in lines if "test" in line]
@@ -53,6 +49,5 @@ def write_curves(run_dir: Path) -> Path:
     axes.grid(alpha=0.3, which="both")
     axes.legend(frameon=False)
     path = run_dir / "curve.png"
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=120)
+    save_figure(figure, path, dpi=120)
     return path

@@ -1,12 +1,14 @@
-"""Every peer answers in the one direction: pixels of a to pixels of b."""
+"""Every method answers in the one direction: pixels of a to pixels of b."""
 
 import cv2
 import numpy as np
 import pytest
 import torch
 
-from caunet.benchmark import frames, peers, photographs
+from caunet.benchmark import frames, methods, photographs
 from caunet.benchmark.pairs import quantised
+from caunet.errors import MissingExtraError
+from caunet.extras import require
 
 SIDE = 160
 
@@ -34,42 +36,44 @@ def corners(H: np.ndarray) -> np.ndarray:
     return cv2.perspectiveTransform(np.array([[[0, 0]], [[s, 0]], [[s, s]], [[0, s]]]), H)[:, 0]
 
 
-@pytest.mark.parametrize("peer", peers.PEERS, ids=lambda peer: peer.name)
-def test_a_peer_takes_a_to_b(peer: peers.Peer) -> None:
-    truth = TRUTH[peer.family]
-    with peers.one_thread():
-        found = peer(*pictures(truth))
+@pytest.mark.parametrize("method", methods.METHODS, ids=lambda method: method.name)
+def test_a_method_takes_a_to_b(method: methods.Method) -> None:
+    truth = TRUTH[method.family]
+    with methods.one_thread():
+        found = method(*pictures(truth))
     assert found is not None
     assert found.shape == (3, 3)
     assert found.dtype == np.float64
     error = np.linalg.norm(corners(found) - corners(truth), axis=1).mean()
     still = np.linalg.norm(corners(np.eye(3)) - corners(truth), axis=1).mean()
     assert still > 4  # so that answering "nothing moved", or the way back, would be seen
-    assert error < LIMIT.get(peer.name, 0.3)
+    assert error < LIMIT.get(method.name, 0.3)
 
 
 @pytest.mark.parametrize("name", ["sift", "orb"])
 def test_features_say_when_there_are_none(name: str) -> None:
     blank = np.full((64, 64), 128, np.uint8)
-    (peer,) = peers.find([name])
-    assert peer(blank, blank) is None
+    (method,) = methods.find([name])
+    assert method(blank, blank) is None
 
 
 def test_threads_are_given_back() -> None:
     before = torch.get_num_threads(), cv2.getNumThreads()
-    with peers.one_thread():
+    with methods.one_thread():
         assert (torch.get_num_threads(), cv2.getNumThreads()) == (1, 1)
     assert (torch.get_num_threads(), cv2.getNumThreads()) == before
 
 
-def test_unknown_and_missing_peers() -> None:
-    with pytest.raises(ValueError, match=r"peers takes names out of caunet, ecc, .*, got 'surf'"):
-        peers.find(["surf"])
-    absent = peers.Peer("x", "X", "shift", "no-such-package", "no_such_module", lambda: lambda a, b: None)
-    with pytest.raises(peers.PeerMissing, match="X needs no-such-package; run: pip install"):
+def test_unknown_and_missing_methods() -> None:
+    with pytest.raises(ValueError, match=r"methods must be names out of caunet, ecc, .*, got 'surf'"):
+        methods.find(["surf"])
+    absent = methods.Method(
+        "x", "X", "shift", "no-such-package", lambda: require("no_such_package", "bench", "X")
+    )
+    with pytest.raises(MissingExtraError, match=r"X needs no_such_package: pip install 'caunet\[bench\]'"):
         absent.check()
     assert absent.version == "unknown"
 
 
 def test_versions_are_those_of_the_packages() -> None:
-    assert all(peer.version[0].isdigit() for peer in peers.PEERS)
+    assert all(method.version[0].isdigit() for method in methods.METHODS)
