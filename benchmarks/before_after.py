@@ -15,8 +15,8 @@ from torch import Tensor
 
 import caunet
 from caunet.benchmark import draw_pair
-from caunet.benchmark.run import corner_error
 from caunet.files import atomic_write
+from caunet.metrics import corner_error
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "before-after.png"
 
@@ -39,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     pair = draw_pair("bench", options.condition, options.motion, options.index, side=320)
     found = caunet.estimate(pair.a, pair.b)
-    error = corner_error(found.matrix, pair.H, 320)
+    error = float(corner_error(found.matrix, pair.H, 320, centered=False))
     panels = {
         "first picture": pair.a.clamp(0, 1)[..., None].expand(-1, -1, 3),
         "second picture": pair.b.clamp(0, 1)[..., None].expand(-1, -1, 3),

@@ -25,10 +25,9 @@ from caunet.benchmark.pairs import CONDITIONS, Pair, draw_pair
 from caunet.benchmark.unanswerable import blank, out_of_range, repetitive, unrelated_pair
 from caunet.estimation.confidence import FEATURES, features
 from caunet.estimation.estimator import Estimator
-from caunet.estimation.evidence import corners_of
-from caunet.estimation.pyramid import apply
 from caunet.estimation.register import register
 from caunet.files import write_json
+from caunet.metrics import corner_error
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
 from benchmarks.harness import save
@@ -99,9 +98,8 @@ def _error(H: Any, pair: Pair) -> float:
     if pair.H is None:
         return 1.0
     size = (pair.a.shape[0], pair.a.shape[1])
-    corners = corners_of(size)
-    distance = np.hypot(*(apply(H, corners) - apply(pair.H.numpy(), corners)).T)
-    return float(min(distance.mean() / math.hypot(*size), 1.0))
+    error = float(corner_error(torch.from_numpy(H), pair.H, size, centered=False))
+    return min(error / math.hypot(*size), 1.0) if math.isfinite(error) else 1.0
 
 
 def fit(rows: list[dict[str, Any]]) -> dict[str, Any]:

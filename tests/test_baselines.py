@@ -124,7 +124,7 @@ def test_bad_arguments_are_named() -> None:
         exhaustive_grid(tasks.get("scaling"), 11, steps=(3,))
     with pytest.raises(ValueError, match="patches of 7 x 7"):
         exhaustive_grid(tasks.get("rotation"), 7, steps=3)(x, x)
-    own = tasks.Task("own", ("a",), (0.0,), (1.0,), geometry.rotate, geometry.normalise)
+    own = tasks.Task("own", ("a",), (0.0,), (1.0,), geometry.rotate, geometry.normalize)
     pytest.importorskip("cv2")
     with pytest.raises(ValueError, match="task takes one of translation"):
         ecc(own)

@@ -34,7 +34,7 @@ ALLOWED = {
     "estimation": {"images", "models", "geometry", "tasks", "data"},
     "execution": set(),
     "export": {"models", "tasks"},
-    "benchmark": {"images", "estimation", "geometry", "data"},
+    "benchmark": {"images", "estimation", "geometry", "data", "metrics"},
     "reproduction": {"training", "models", "data", "metrics", "evaluation", "tasks", "baselines", "geometry"},
 }
 # The foundation: every room may know it, and it knows nothing above it.

@@ -186,11 +186,11 @@ def test_predictions_that_are_not_numbers_do_not_hide() -> None:
 
 def test_bad_arguments_are_named() -> None:
     eye = torch.eye(3)[None]
-    with pytest.raises(ValueError, match="z_hat and z take one shape"):
+    with pytest.raises(ValueError, match="z_hat and z must have the same shape"):
         parameter_error(torch.zeros(2, 1), torch.zeros(2, 2))
-    with pytest.raises(ValueError, match=r"H takes shape \(\.\.\., 3, 3\)"):
+    with pytest.raises(ValueError, match=r"H must have shape \(\.\.\., 3, 3\)"):
         transformation_error(torch.zeros(1, 2, 2), torch.zeros(1, 2, 2))
-    with pytest.raises(ValueError, match="size takes"):
+    with pytest.raises(ValueError, match="size must be"):
         corner_error(eye, eye, 0)
     with pytest.raises(ValueError, match="no samples"):
         ErrorSums().compute()

@@ -169,16 +169,10 @@ def ecc(task: Task, iterations: int = 50, smoothing: int = 1) -> Predictor:
         first, second = ((t - y.mean(dim=(1, 2), keepdim=True)).float().cpu() for t in (x, y))
         pairs = zip(first.numpy(), second.numpy(), strict=True)
         H = torch.stack([align(first, second) for first, second in pairs])
-        z = task.read(geometry.normalise(_uncenter(H, tuple(x.shape[1:]))))
+        z = task.read(geometry.normalize(geometry.uncenter(H, x.shape[1:])))
         return z.clamp(torch.tensor(task.low), torch.tensor(task.high)).to(x)
 
     return predict
-
-
-def _uncenter(H: Tensor, size: tuple[int, ...]) -> Tensor:
-    """Pixel coordinates of a patch to coordinates about its centre."""
-    cx, cy = (size[1] - 1) / 2, (size[0] - 1) / 2
-    return geometry.compose(geometry.translate(-cx, -cy), H, geometry.translate(cx, cy))
 
 
 def _ordered(source: _Source, predictor: Predictor) -> Predictor:

@@ -110,7 +110,7 @@ class Task:
             ...
         ValueError: H is not of the task 'rotation' (off by 1)
         """
-        H = geometry.normalise(H)
+        H = geometry.normalize(H)
         z = self.read(H)
         with torch.no_grad():
             off = (self.build(z) - H).abs().flatten(-2).amax(-1)

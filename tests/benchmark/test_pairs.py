@@ -76,7 +76,7 @@ def test_corners_move_as_far_as_said(seed: int, motion: float) -> None:
 
 
 def test_corners_use_the_whole_range() -> None:
-    corners = frames.square(256)
+    corners = geometry.corners((256, 256))
     moves = torch.stack(
         [
             geometry.apply(frames.draw_homography(0.1, 256, pairs.generator_for(0, i)), corners) - corners

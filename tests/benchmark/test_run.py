@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from caunet.benchmark import draw_pair, methods, table
-from caunet.benchmark.run import Plan, corner_error, forget, load, quota, run
+from caunet.benchmark.run import Plan, forget, load, measure, quota, run
 from caunet.errors import DataError
 
 PLAN = Plan(pairs=3, conditions=("clean", "blur"), motions=(0.03, 0.1), group="test", side=48)
@@ -116,9 +116,12 @@ def test_slow_methods_get_fewer_pairs_but_no_fewer_than_twenty() -> None:
 
 
 def test_no_answer_is_infinitely_far() -> None:
-    eye = torch.eye(3)
-    assert corner_error(torch.full((3, 3), math.nan), eye, 48) == math.inf
-    assert corner_error(torch.tensor([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]]), eye, 48) == math.inf
+    picture, eye = np.zeros((48, 48), np.uint8), torch.eye(3, dtype=torch.float64)
+    to_infinity = np.array([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]])
+    for answer in (None, np.full((3, 3), math.nan), to_infinity):
+        assert measure(Counter("x", answer).method, picture, picture, eye)["error"] is None
+    aside = np.array([[1.0, 0, 3], [0, 1, 4], [0, 0, 1]])
+    assert measure(Counter("x", aside).method, picture, picture, eye)["error"] == 5.0
 
 
 def rows_of(errors: dict[str, list[float | None]], condition: str = "clean", motion: float = 0.1) -> dict:

@@ -6,7 +6,6 @@ import torch
 
 from caunet import geometry
 from caunet.benchmark import blank, out_of_range, repetitive, unrelated_pair
-from caunet.benchmark.frames import square
 
 SIDE = 96
 
@@ -44,7 +43,7 @@ def test_a_pattern_repeats(index: int) -> None:
 
 
 def test_out_of_range_is_far() -> None:
-    corners = square(SIDE)
+    corners = geometry.corners((SIDE, SIDE))
     for index in range(6):
         pair = out_of_range("test", index, side=SIDE)
         away = (geometry.apply(pair.H, corners) - corners).norm(dim=-1).mean()

@@ -5,10 +5,11 @@ import pytest
 import torch
 from tests.estimation.scenes import corner_error, pair, quad
 
+from caunet import geometry
+from caunet.estimation.blocks import choose_blocks, whole_image
 from caunet.estimation.evidence import uncertainty
-from caunet.estimation.polish import _exponential, generators, polish
-from caunet.estimation.pyramid import smooth
-from caunet.estimation.tiles import choose, whole
+from caunet.estimation.polish import generators, polish
+from caunet.images.pyramid import smooth
 
 SIDE = 96
 
@@ -17,7 +18,7 @@ def _polished(
     a: np.ndarray, b: np.ndarray, H: np.ndarray, model: str = "projective", steps: int = 12
 ) -> np.ndarray:
     first, second = (smooth(torch.from_numpy(t).float()) for t in (a, b))
-    return polish(whole(first), second, H, model, a.shape, steps, 0.001).H
+    return polish(whole_image(first), second, H, model, a.shape, steps, 0.001).H
 
 
 def test_finds_a_homography_to_a_hundredth_of_a_pixel() -> None:
@@ -73,16 +74,16 @@ def test_tiles_find_what_the_whole_finds() -> None:
     H = quad(400, 6, seed=2)
     a, b = (torch.from_numpy(t).float() for t in pair(H, 400))
     start = H @ quad(400, 1.0, seed=3)
-    tiles = choose(a, (400, 400), start)
-    assert tiles.values.numel() < 0.5 * a.numel()
-    found = polish(tiles, smooth(b), start, "projective", (400, 400), 12, 0.001)
+    blocks = choose_blocks(a, (400, 400), start)
+    assert blocks.values.numel() < 0.5 * a.numel()
+    found = polish(blocks, smooth(b), start, "projective", (400, 400), 12, 0.001)
     assert corner_error(found.H, H, (400, 400)) < 0.05
 
 
 def test_exponential_is_the_matrix_exponential() -> None:
     A = np.random.default_rng(0).normal(0, 0.7, (3, 3))
     expected = torch.matrix_exp(torch.from_numpy(A)).numpy()
-    np.testing.assert_allclose(_exponential(A), expected, rtol=1e-9)
+    np.testing.assert_allclose(geometry.exponential(A), expected, rtol=1e-9)
 
 
 def test_stated_uncertainty_is_that_of_repeated_noise() -> None:
@@ -92,7 +93,7 @@ def test_stated_uncertainty_is_that_of_repeated_noise() -> None:
     errors, stated = [], []
     for _ in range(8):
         noisy = [smooth(torch.from_numpy(t + rng.normal(0, 0.03, t.shape)).float()) for t in (a, b)]
-        found = polish(whole(noisy[0]), noisy[1], H, "projective", (SIDE, SIDE), 8, 0.001)
+        found = polish(whole_image(noisy[0]), noisy[1], H, "projective", (SIDE, SIDE), 8, 0.001)
         errors.append(corner_error(found.H, H, (SIDE, SIDE)))
         stated.append(uncertainty(found.information, generators("projective"), (SIDE, SIDE)))
     # Smoothed noise is correlated between pixels, which the formula does not know: it is somewhat too sure.

@@ -237,7 +237,7 @@ def test_other_json_is_refused(data):
     [
         ({"matrix": torch.zeros(3, 3)}, "matrix is singular"),
         ({"matrix": torch.full((3, 3), math.nan)}, "matrix is not finite"),
-        ({"matrix": torch.eye(2)}, r"matrix takes shape \(\.\.\., 3, 3\)"),
+        ({"matrix": torch.eye(2)}, r"matrix must have shape \(\.\.\., 3, 3\)"),
         ({"matrix": torch.eye(3)[None]}, r"matrix takes shape \(3, 3\)"),
         ({"matrix": torch.eye(3).flip(0)}, "last entry is 0"),
         (

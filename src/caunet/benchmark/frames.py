@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
+from caunet.geometry.grids import grid_of, read_grid
 
-__all__ = ["FINEST", "blurred", "draw_homography", "place", "quad_homography", "square", "take", "uniform"]
+__all__ = ["FINEST", "blurred", "draw_homography", "place", "quad_homography", "take", "uniform"]
 
 FINE = 4  # samples along each side of a pixel's square
 COARSEST, FINEST = 2.5, 0.35  # pixels of the photograph to a pixel of the picture
@@ -25,16 +26,11 @@ def uniform(generator: torch.Generator, low: float, high: float) -> float:
     return low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
 
 
-def square(side: int) -> Tensor:
-    """The centres of a picture's corner pixels (4, 2), around from the upper left, in float64."""
-    s = float(side - 1)
-    return torch.tensor([[0, 0], [s, 0], [s, s], [0, s]], dtype=torch.float64)
-
-
 def quad_homography(source: Tensor, target: Tensor) -> Tensor:
     """The H (3, 3) that takes four points (4, 2) to four others, by its eight equations; its last entry is 1.
 
-    >>> quad_homography(square(5), square(5) + 2.0).round()[:2]
+    >>> square = geometry.corners((5, 5))
+    >>> quad_homography(square, square + 2.0).round()[:2]
     tensor([[1., 0., 2.],
             [0., 1., 2.]], dtype=torch.float64)
     """
@@ -50,7 +46,7 @@ def draw_homography(motion: float, side: int, generator: torch.Generator) -> Ten
     """H (3, 3): each corner moves uniformly by up to ± ``motion`` of the side in x and in y; no folded quads."""
     if not 0 <= motion <= 0.45:
         raise ValueError(f"motion takes a share of the side from 0 to 0.45, got {motion}")
-    corners = square(side)
+    corners = geometry.corners((side, side))
     while True:
         moved = 2 * torch.rand(4, 2, generator=generator, dtype=torch.float64) - 1
         target = corners + motion * side * moved
@@ -98,13 +94,9 @@ def take(photo: Tensor, frame: Tensor, size: tuple[int, int], fine: int = FINE) 
     """
     y, x = (((torch.arange(fine * n, dtype=torch.float64) + 0.5) / fine - 0.5) for n in size)
     u, v, w = (row[0] * x + (row[1] * y[:, None] + row[2]) for row in frame)
-    # Normalised, as grid_sample wants them; in float32 that is good to 1e-4 of a pixel at these sizes.
-    height, width = photo.shape
-    places = torch.stack([u / w * (2 / (width - 1)) - 1, v / w * (2 / (height - 1)) - 1], -1).to(photo.dtype)
-    samples = torch.nn.functional.grid_sample(
-        photo[None, None], places[None], mode="bicubic", padding_mode="border", align_corners=True
-    )
-    return torch.nn.functional.avg_pool2d(samples, fine)[0, 0]
+    # In float32 places are good to 1e-4 of a pixel at these sizes.
+    grid = grid_of(u / w, v / w, (photo.shape[0], photo.shape[1])).to(photo.dtype)
+    return torch.nn.functional.avg_pool2d(read_grid(photo, grid, "bicubic"), fine)[0]
 
 
 def blurred(picture: Tensor, sigma: float) -> Tensor:

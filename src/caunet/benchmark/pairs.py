@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.benchmark.frames import blurred, draw_homography, place, square, take, uniform
+from caunet.benchmark.frames import blurred, draw_homography, place, take, uniform
 from caunet.benchmark.photographs import Group, photographs
 from caunet.data import keys
 
@@ -118,9 +118,9 @@ def quantised(picture: Tensor) -> Tensor:
 def find_frame(photo: Tensor, H: Tensor, side: int, generator: torch.Generator, calm: bool = False) -> Tensor:
     """A place with something to see: the first, or with ``calm`` the calmest; the most contrasted of bad ones."""
     size = (int(photo.shape[0]), int(photo.shape[1]))
-    corners = square(side) + 0.5 * square(2).mul(2).sub(
-        1
-    )  # of the pictures, not of their corner pixels' centres
+    corners = (
+        geometry.corners((side + 1, side + 1)) - 0.5
+    )  # of the outlines, not of the corner pixels' centers
     points = torch.cat([corners, geometry.apply(geometry.invert(H), corners)])
     best, least = None, math.inf
     for _ in range(PLACES):

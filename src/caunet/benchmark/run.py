@@ -18,17 +18,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from caunet import geometry
-from caunet.benchmark.frames import square
 from caunet.benchmark.methods import Method, one_thread
 from caunet.benchmark.pairs import CONDITIONS, MOTIONS, Condition, draw_pair
 from caunet.benchmark.photographs import Group, photographs
 from caunet.errors import DataError
 from caunet.files import write_text
+from caunet.metrics import corner_error
 from caunet.progress import Track, track
 from caunet.provenance import commit
 
-__all__ = ["Plan", "corner_error", "forget", "load", "measure", "quota", "run"]
+__all__ = ["Plan", "forget", "load", "measure", "quota", "run"]
 
 Key = tuple[str, float, int]
 Rows = dict[Key, dict[str, Any]]
@@ -154,22 +153,17 @@ def measure(
     except Exception as error:  # methods fail in ways of their own; each is a miss, and is told
         found, note = None, f"{type(error).__name__}: {error}"[:200]
     seconds = time.perf_counter() - clock, time.process_time() - processor
-    away = math.inf if found is None else corner_error(torch.from_numpy(found), truth, a.shape[0])
-    result: dict[str, Any] = {"error": round(away, 5) if math.isfinite(away) else None}
+    result: dict[str, Any] = {"error": _error(found, truth, (a.shape[0], a.shape[1]))}
     result |= {"ms": round(1e3 * seconds[1], 3), "wall_ms": round(1e3 * seconds[0], 3)}
     return result | ({"note": note} if note else {})
 
 
-def corner_error(found: Tensor, truth: Tensor, side: int) -> float:
-    """Mean distance (pixels) of where two H (3, 3) take a picture's corners; infinite if one is taken to nowhere.
-
-    >>> corner_error(geometry.translate(3.0, 4.0), torch.eye(3), 256)
-    5.0
-    """
-    corners = square(side)
-    gap = geometry.apply(found.double(), corners) - geometry.apply(truth.double(), corners)
-    error = float(gap.norm(dim=-1).mean())
-    return error if math.isfinite(error) else math.inf
+def _error(found: npt.NDArray[np.float64] | None, truth: Tensor, size: tuple[int, int]) -> float | None:
+    """The corner error to five digits; None without an answer, or with one that sends a corner to infinity."""
+    if found is None:
+        return None
+    error = float(corner_error(torch.from_numpy(found).double(), truth.double(), size, centered=False))
+    return round(error, 5) if math.isfinite(error) else None
 
 
 def _header(plan: Plan) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.benchmark.frames import draw_homography, place, square, take, uniform
+from caunet.benchmark.frames import draw_homography, place, take, uniform
 from caunet.benchmark.pairs import NOISE, Pair, find_frame, generator_for, quantised
 from caunet.benchmark.photographs import Group, photographs
 
@@ -91,7 +91,7 @@ def out_of_range(group: Group, index: int, *, seed: int = 0, side: int = 256) ->
         H = geometry.center(geometry.scale(factor), (side, side))
     else:
         H = geometry.translate(*_polar(side * uniform(generator, 0.6, 0.9), uniform(generator, 0, 360)))
-    corners = square(side)
+    corners = geometry.corners((side, side))
     points = torch.cat([corners, geometry.apply(geometry.invert(H), corners)])
     frame = place((len(photo), photo.shape[1]), points, generator, finest=0.0)
     a = take(photo, frame, (side, side))

@@ -6,12 +6,12 @@ Convention as in `caunet.geometry`: y(p') = x(p) with p' = H p, so the pull is H
 origin of H is the centre of the patch. docs/pairs.md has the whole story.
 """
 
-from itertools import product
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from caunet import geometry
 from caunet.tasks import Task
 
 __all__ = ["PROTOCOLS", "Crops", "Release", "Rule", "Text", "get"]
@@ -152,15 +152,10 @@ class Release:
         # Of the second patch's first pixel, (x, y) in H's coordinates. (B, 2)
         x0, y0 = self.text.origin
         height, width = self.size
-        xs, ys = (-0.5 - x0, width - 0.5 - x0), (-0.5 - y0, height - 0.5 - y0)
-        corners = list(product(xs, ys))  # of the image's outline, which is made of pixel edges
-        third = [H[:, 2, 0] * x + H[:, 2, 1] * y + H[:, 2, 2] for x, y in corners]
-        ends = [
-            torch.stack([(H[:, i, 0] * x + H[:, i, 1] * y + H[:, i, 2]) / w for i in (0, 1)], -1)
-            for (x, y), w in zip(corners, third, strict=True)
-        ]
-        box = torch.stack(ends)  # (4, B, 2)
-        low, high = box.amin(0), box.amax(0)
+        # Of the image's outline, which is made of pixel edges. (4, 2)
+        outline = geometry.corners((height + 1, width + 1), like=H) - 0.5 - H.new_tensor([x0, y0])
+        box = geometry.apply(H, outline)  # (B, 4, 2)
+        low, high = box.amin(1), box.amax(1)
         # Whole pixels, shared out on both sides of the box. The slack keeps rounding from adding a pixel.
         length = (high - low - 1e-9).ceil()
         middle = (length / 2).floor() - length / 2 + 0.5  # pixel floor(S/2) from the box's centre: 0 or 1/2
@@ -183,19 +178,10 @@ PROTOCOLS: dict[str, type[Text] | type[Release]] = {"text": Text, "release": Rel
 def _pull(H: Tensor, offset: Tensor, origin: tuple[float, float]) -> Tensor:
     """translate(origin) H^-1 translate(offset), float64 (B, 3, 3); not finite where H is singular.
 
-    Written out: the inverse as adjugate over determinant, so that every pair gets the same bits alone and in
-    a batch, which linear-algebra libraries do not promise.
+    All of it elementwise, so that every pair gets the same bits alone and in a batch.
     """
-    a, b, c, d, e, f, g, h, i = (entry.contiguous() for entry in H.flatten(1).unbind(1))
-    rows = [
-        [e * i - f * h, c * h - b * i, b * f - c * e],
-        [f * g - d * i, a * i - c * g, c * d - a * f],
-        [d * h - e * g, b * g - a * h, a * e - b * d],
-    ]
-    det = a * rows[0][0] + b * rows[1][0] + c * rows[2][0]
-    ox, oy = offset.unbind(-1)
-    rows = [[entry / det for entry in row] for row in rows]
-    rows = [[p, q, p * ox + q * oy + r] for p, q, r in rows]
-    rows[0] = [entry + origin[0] * last for entry, last in zip(rows[0], rows[2], strict=True)]
-    rows[1] = [entry + origin[1] * last for entry, last in zip(rows[1], rows[2], strict=True)]
-    return torch.stack([torch.stack(row, -1) for row in rows], -2)
+    adjugate, determinant = geometry.adjugate(H)
+    from_offset = geometry.compose(
+        adjugate / determinant[:, None, None], geometry.translate(*offset.unbind(-1))
+    )
+    return geometry.compose(geometry.translate(*H.new_tensor(origin)), from_offset)

@@ -52,7 +52,7 @@ def decompose(matrix: Tensor, size: tuple[int, int]) -> dict[str, float]:
      'shear': 0.0, 'perspective_x': 0.0, 'perspective_y': 0.0}
     """
     matrix = matrix.detach().double().cpu()
-    cx, cy = _centre(size)
+    cx, cy = geometry.center_of(size)
     x, y, w = (float(v) for v in matrix @ torch.tensor([cx, cy, 1.0], dtype=torch.float64))
     terms = float(matrix[2].abs() @ torch.tensor([cx, cy, 1.0], dtype=torch.float64))
     if abs(w) <= 1e-12 * terms:  # nothing but rounding is left of it
@@ -95,14 +95,10 @@ def compose(parameters: Mapping[str, float], size: tuple[int, int]) -> Tensor:
         [sin * stretch_x, (sin * shear + cos) * stretch_y, 0.0],
         [get.get("perspective_x", 0.0) * 2 / width, get.get("perspective_y", 0.0) * 2 / height, 1.0],
     ]
-    cx, cy = _centre(size)
+    cx, cy = geometry.center_of(size)
     there = _translate(cx + get.get("shift_x", 0.0), cy + get.get("shift_y", 0.0))
     moved = geometry.compose(there, torch.tensor(local, dtype=torch.float64), _translate(-cx, -cy))
-    return geometry.normalise(moved)
-
-
-def _centre(size: tuple[int, int]) -> tuple[float, float]:
-    return (size[1] - 1) / 2, (size[0] - 1) / 2
+    return geometry.normalize(moved)
 
 
 def _translate(x: float, y: float) -> Tensor:

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from caunet import geometry
 from caunet.errors import CheckpointError
 from caunet.estimation.confidence import confidence
-from caunet.estimation.pyramid import apply, level_matrix
+from caunet.estimation.evidence import FAR
 from caunet.estimation.register import Registration, register
 from caunet.estimation.result import MODELS, Estimate, Field
 from caunet.images.read import read_picture
@@ -117,13 +118,13 @@ def _shipped(device: str) -> RelationNetwork:
 
 def _field(found: Registration) -> tuple[Field, Tensor]:
     """The motions in pixels of the pictures, and which of them agree with the answer."""
-    into = level_matrix(found.level)
-    points = apply(into, found.motions.points.double().cpu().numpy())
-    target = apply(into, found.targets)
+    factor = 2.0**found.level
+    points = geometry.rescale_points(found.motions.points.double().cpu().numpy(), factor)
+    target = geometry.rescale_points(found.targets, factor)
     weight = torch.tensor(found.motions.weight.tolist())  # no tensor of the inference mode leaves this place
-    error = np.hypot(*(apply(found.H, points) - target).T)
-    agree = torch.from_numpy(error < _AGREES * 2**found.level) & (weight > 0)
-    usable = torch.from_numpy((np.abs(target) < 1e6).all(1))
+    error = np.hypot(*(geometry.apply(found.H, points, far=FAR) - target).T)
+    agree = torch.from_numpy(error < _AGREES * factor) & (weight > 0)
+    usable = torch.from_numpy((np.abs(target) < FAR).all(1))
     motion = torch.from_numpy(target - points)
     return Field(torch.from_numpy(points)[usable], motion[usable], weight[usable]), agree[usable]
 

@@ -11,9 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from caunet.estimation.pyramid import Matrix, apply, places, read
+from caunet import geometry
+from caunet.geometry import Matrix
+from caunet.geometry.grids import grid_places, read_grid
 
-__all__ = ["agreement", "corners_of", "distortion", "repetition", "uncertainty"]
+__all__ = ["FAR", "agreement", "distortion", "repetition", "uncertainty"]
+
+FAR = 1e6
+"""Pixels: where points behind the viewer are put."""
 
 _WINDOW = 8
 _MIDDLE = 64  # side of what is searched for repetition
@@ -30,8 +35,10 @@ def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
     """
     height, width = a.shape
     line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
-    grid, inside = places(H, line[None, None, :width], line[None, :height, None], (b.shape[0], b.shape[1]))
-    seen, share = read(b, grid), inside.to(a.dtype)
+    grid, inside = grid_places(
+        H, line[None, None, :width], line[None, :height, None], (b.shape[0], b.shape[1])
+    )
+    seen, share = read_grid(b, grid), inside.to(a.dtype)
     side = min(_WINDOW, height, width)
     planes = torch.stack([a[None], seen, a[None].square(), seen.square(), a[None] * seen, share])
     x, y, xx, yy, xy, part = avg_pool2d(planes[:, 0], side, max(side // 2, 1)).unbind()
@@ -52,19 +59,13 @@ def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
     }
 
 
-def corners_of(size: tuple[int, int]) -> Matrix:
-    """(4, 2): the centres of the corner pixels."""
-    bottom, right = size[0] - 1.0, size[1] - 1.0
-    return np.array([[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]])
-
-
 def uncertainty(information: Matrix, generators: Matrix, size: tuple[int, int]) -> float:
     """Standard deviation of the corners, in pixels, that noise of the residual's size leaves.
 
     ``information`` (k, k) is that of the polish, in coordinates of half the longer side about the centre.
     """
     unit = max(size) / 2
-    points = (corners_of(size) - np.array([(size[1] - 1) / 2, (size[0] - 1) / 2])) / unit
+    points = geometry.corners(size, centered=True, like=information) / unit
     x, y = points.T
     one, nil = np.ones(4), np.zeros(4)
     to_x = np.stack([x, y, one, nil, nil, nil, -x * x, -x * y], 1)
@@ -81,10 +82,11 @@ def uncertainty(information: Matrix, generators: Matrix, size: tuple[int, int]) 
 
 def distortion(H: Matrix, size: tuple[int, int]) -> float:
     """How violent H is: the logarithm of its largest stretch over its smallest in the picture; 0 for a rigid one."""
-    centres = np.vstack([corners_of(size), corners_of(size).mean(0)])
+    corners = geometry.corners(size, like=H)
+    centers = np.vstack([corners, corners.mean(0)])
     half = np.array([0.5, 0.0])
-    right = apply(H, centres + half) - apply(H, centres - half)
-    down = apply(H, centres + half[::-1]) - apply(H, centres - half[::-1])
+    right = geometry.apply(H, centers + half, far=FAR) - geometry.apply(H, centers - half, far=FAR)
+    down = geometry.apply(H, centers + half[::-1], far=FAR) - geometry.apply(H, centers - half[::-1], far=FAR)
     stretches = np.linalg.svd(np.stack([right, down], -1), compute_uv=False)
     if not np.isfinite(stretches).all() or stretches.min() < 1e-6 or stretches.max() > 1e3:
         return 10.0

@@ -6,8 +6,9 @@ form; ``robust_fit`` lets go of motions that disagree, its tolerance narrowing f
 
 import numpy as np
 
-from caunet.estimation.pyramid import Matrix
+from caunet import geometry
 from caunet.estimation.result import MODELS
+from caunet.geometry import Matrix
 
 __all__ = ["FREEDOM", "fit", "residuals", "robust_fit"]
 
@@ -77,7 +78,7 @@ def _equations(source: Matrix, target: Matrix) -> Matrix:
 
 def residuals(H: Matrix, source: Matrix, target: Matrix) -> Matrix:
     """Distances (N,) between H's places of ``source`` and ``target``; behind the viewer they are large."""
-    moved = source @ H[:, :2].T + H[:, 2]
+    moved = geometry.apply_homogeneous(H, source)
     third = moved[:, 2:]
     error = np.sqrt(np.square(moved[:, :2] / np.maximum(third, 0.1) - target).sum(1))
     far: Matrix = np.where(third[:, 0] > 0.1, error, error + 1e3)
@@ -112,5 +113,5 @@ def robust_fit(
         trusted = weight / np.square(1 + np.square(residuals(H, p, q) / wide))
     H = fit(model, p, q, trusted, prior * 0.1)
     out = np.array([[size, 0, middle[0]], [0, size, middle[1]], [0, 0, 1]])
-    answer: Matrix = out @ H @ np.linalg.inv(out)
+    answer: Matrix = out @ H @ geometry.invert(out, checked=False)
     return answer, trusted

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from caunet.estimation.pyramid import Matrix, places, read
+from caunet.geometry import Matrix
+from caunet.geometry.grids import grid_places, read_grid
 from caunet.models import RelationNetwork
 
 __all__ = ["Motions", "measure", "raster"]
@@ -47,8 +48,8 @@ def measure(network: RelationNetwork, a: Tensor, b: Tensor, H: Matrix, points: T
     x, y = points[:, :1, None] + line, points[:, 1:, None] + line[:, None]  # (N, 1, side), (N, side, 1)
     columns, rows = x.long().clamp_(0, a.shape[1] - 1), y.long().clamp_(0, a.shape[0] - 1)
     first = a.reshape(-1)[(rows * a.shape[1] + columns).reshape(-1)].view(len(points), -1)
-    grid, inside = places(H, x, y, (b.shape[0], b.shape[1]))
-    second = read(b, grid).view(len(points), -1)
+    grid, inside = grid_places(H, x, y, (b.shape[0], b.shape[1]))
+    second = read_grid(b, grid).view(len(points), -1)
     first, second = first - 0.5, second - 0.5  # as in training
     z = network(torch.cat([first, second]), torch.cat([second, first]))[:, :2]
     forward, backward = z.view(2, -1, 2)

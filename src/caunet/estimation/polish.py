@@ -18,8 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from caunet.estimation.pyramid import Matrix, apply, normalised, places, read
-from caunet.estimation.tiles import Tiles
+from caunet import geometry
+from caunet.estimation.blocks import Blocks
+from caunet.estimation.evidence import FAR
+from caunet.geometry import Matrix
+from caunet.geometry.grids import grid_places, read_grid
 
 __all__ = ["Polished", "generators", "polish"]
 
@@ -64,13 +67,13 @@ def generators(model: str) -> Matrix:
 
 
 def polish(
-    tiles: Tiles, b: Tensor, H: Matrix, model: str, size: tuple[int, int], steps: int, stop: float
+    blocks: Blocks, b: Tensor, H: Matrix, model: str, size: tuple[int, int], steps: int, stop: float
 ) -> Polished:
-    """Improve ``H``, from the picture of ``size`` that ``tiles`` were cut from to ``b`` (H, W).
+    """Improve ``H``, from the picture of ``size`` that ``blocks`` were cut from to ``b`` (H, W).
 
     At most ``steps`` steps are made, fewer once one moves the corners by less than ``stop`` pixels.
     """
-    work = _Work(tiles, b, model, size)
+    work = _Work(blocks, b, model, size)
     for _ in range(steps):
         H, moved = work.step(H)
         if not moved > stop:
@@ -81,15 +84,16 @@ def polish(
 class _Work:
     """What stays the same from step to step, and what the last step saw."""
 
-    def __init__(self, tiles: Tiles, b: Tensor, model: str, size: tuple[int, int]) -> None:
-        a, self.b, self.size = tiles.values, b, size
+    def __init__(self, blocks: Blocks, b: Tensor, model: str, size: tuple[int, int]) -> None:
+        a, self.b, self.size = blocks.values, b, size
         _, height, width = a.shape
         line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
-        self.x = tiles.corners[:, :1, None] + line[:width]  # (K, 1, w)
-        self.y = tiles.corners[:, 1:, None] + line[:height, None]  # (K, h, 1)
+        self.x = blocks.corners[:, :1, None] + line[:width]  # (K, 1, w)
+        self.y = blocks.corners[:, 1:, None] + line[:height, None]  # (K, h, 1)
         # Coordinates of the order of 1 keep the normal equations well conditioned.
         self.unit = max(size) / 2
-        cx, cy = (size[1] - 1) / 2, (size[0] - 1) / 2
+        cx, cy = geometry.center_of(size)
+        self.corners = geometry.corners(size, like=np.eye(3))
         self.inner_x = ((self.x - cx) / self.unit)[..., 1:-1]
         self.inner_y = ((self.y - cy) / self.unit)[:, 1:-1]
         self.out = np.array([[self.unit, 0, cx], [0, self.unit, cy], [0, 0, 1]])
@@ -114,8 +118,8 @@ class _Work:
 
     def step(self, H: Matrix) -> tuple[Matrix, float]:
         """One Gauss-Newton step: the new H, and how far it moved the corners at most."""
-        grid, inside = places(H, self.x, self.y, (self.b.shape[0], self.b.shape[1]))
-        seen = read(self.b, grid)
+        grid, inside = grid_places(H, self.x, self.y, (self.b.shape[0], self.b.shape[1]))
+        seen = read_grid(self.b, grid)
         b, self.inside = seen[:, 1:-1, 1:-1], inside[:, 1:-1, 1:-1].to(seen.dtype)
         if self.light is None:
             self.light = self._first_light(b)
@@ -165,16 +169,14 @@ class _Work:
         algebra = np.append((theta[:free] / gain) @ self.basis[:free, :8], 0.0).reshape(3, 3)
         if not np.abs(algebra).sum() < _LEAP:
             return H, float("nan")
-        return self._moved(H, self.out @ _exponential(-algebra) @ self.into)
+        return self._moved(H, self.out @ geometry.exponential(-algebra) @ self.into)
 
     def _moved(self, H: Matrix, D: Matrix) -> tuple[Matrix, float]:
-        bottom, right = self.size[0] - 1.0, self.size[1] - 1.0
-        corners = np.array([[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]])
-        moved = float(np.abs(apply(D, corners) - corners).max())
+        moved = float(np.abs(geometry.apply(D, self.corners, far=FAR) - self.corners).max())
         new = H @ D
         if not moved < max(self.size) or not abs(new[2, 2]) > 1e-9:
             return H, float("nan")
-        return normalised(new), moved
+        return geometry.normalize(new, checked=False), moved
 
     def _first_light(self, b: Tensor) -> tuple[float, float, float]:
         share = self.inside
@@ -214,16 +216,3 @@ class _Work:
             correlation=float(product / np.sqrt(max(lengths, 1e-14))),
             gain=self.light[0] if self.light else 1.0,
         )
-
-
-def _exponential(A: Matrix) -> Matrix:
-    """exp(A) of a 3 x 3 matrix: a step in the algebra of a group as a member of the group."""
-    halvings = max(0, int(np.ceil(np.log2(max(np.abs(A).sum(), 1e-30)))) + 3)
-    A = A / 2**halvings
-    term = total = np.eye(3)
-    for k in range(1, 9):
-        term = term @ A / k
-        total = total + term
-    for _ in range(halvings):
-        total = total @ total
-    return total

@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from caunet import geometry
 from caunet.estimation import search
-from caunet.estimation.evidence import agreement, corners_of, distortion, repetition, uncertainty
+from caunet.estimation.blocks import choose_blocks, whole_image
+from caunet.estimation.evidence import FAR, agreement, distortion, repetition, uncertainty
 from caunet.estimation.fit import FREEDOM, robust_fit
 from caunet.estimation.motions import Motions, measure, raster
 from caunet.estimation.polish import Polished, generators, polish
-from caunet.estimation.pyramid import Matrix, apply, between_levels, normalised, pyramid, smooth
-from caunet.estimation.tiles import choose, whole
+from caunet.geometry import Matrix
+from caunet.images.pyramid import pyramid, smooth
 from caunet.models import RelationNetwork
 
 __all__ = ["Registration", "register"]
@@ -97,11 +99,11 @@ class _Pair:
             draft = max([draft, *self._others()], key=lambda d: d.rank)
         H, polished, last = draft.H, draft.polished, self.next
         for level in self._finer():
-            H = between_levels(H, last, level)
+            H = _change_level(H, last, level)
             polished, last = self._polish(H, level, 1 if level else 2), level
             H = polished.H
         if self._blank() or not distortion(H, _size(self.a[0])) <= _VIOLENT:
-            H, evidence = between_levels(self._centred(), self.top, 0), {}
+            H, evidence = _change_level(self._centred(), self.top, 0), {}
         else:
             evidence = self._evidence(H, draft, polished)
         return Registration(H, draft.motions, draft.targets, self.next, evidence)
@@ -122,7 +124,7 @@ class _Pair:
         """Nothing moved; for pictures of different sizes centre lies upon centre. At the top level."""
         (ha, wa), (hb, wb) = _size(self.a[0]), _size(self.b[0])
         H = np.array([[1, 0, (wb - wa) / 2], [0, 1, (hb - ha) / 2], [0, 0, 1]])
-        return between_levels(H, 0, self.top)
+        return _change_level(H, 0, self.top)
 
     def _others(self) -> list[_Draft]:
         """Drafts from other beginnings: simpler models first, then turned and moved ones."""
@@ -149,7 +151,7 @@ class _Pair:
             if self._shifted(before, H) < _STILL:
                 break
         if self.top > self.next:
-            H = between_levels(H, self.top, self.next)
+            H = _change_level(H, self.top, self.next)
             for _ in range(_LOOKS[1]):
                 H, motions, targets = self._look(H, self.next, self.model)
         polished = self._polish(H, self.next, 0)
@@ -159,8 +161,10 @@ class _Pair:
         return _Draft(polished.H, motions, targets, polished, rank)
 
     def _shifted(self, before: Matrix, after: Matrix) -> float:
-        corners = corners_of(_size(self.a[self.top]))
-        return float(np.abs(apply(before, corners) - apply(after, corners)).max())
+        corners = geometry.corners(_size(self.a[self.top]), like=before)
+        return float(
+            np.abs(geometry.apply(before, corners, far=FAR) - geometry.apply(after, corners, far=FAR)).max()
+        )
 
     def _look(self, H: Matrix, level: int, model: str) -> tuple[Matrix, Motions, Matrix]:
         """One look of the network and a fit to what it saw."""
@@ -170,23 +174,29 @@ class _Pair:
         seen = torch.cat([points, motions.motion, motions.weight[:, None]], 1).double().cpu().numpy()
         source, target = seen[:, :2], seen[:, :2] + seen[:, 2:4]
         delta, _ = robust_fit(model, source, target, seen[:, 4], tolerance=0.7)
-        return normalised(H @ delta), motions, apply(H, target)
+        return (
+            geometry.normalize(H @ delta, checked=False),
+            motions,
+            geometry.apply(H, target, far=FAR),
+        )
 
     def _polish(self, H: Matrix, level: int, stage: int) -> Polished:
         a, b = self.a[level], self.b[level]
-        tiles = whole(smooth(a)) if a.numel() <= _WHOLE else choose(a, _size(b), H)
+        blocks = whole_image(smooth(a)) if a.numel() <= _WHOLE else choose_blocks(a, _size(b), H)
         steps, stop = _STEPS[stage]
-        return polish(tiles, smooth(b), H, self.model, _size(a), steps, stop)
+        return polish(blocks, smooth(b), H, self.model, _size(a), steps, stop)
 
     def _evidence(self, H: Matrix, draft: _Draft, polished: Polished) -> dict[str, float]:
         size = _size(self.a[0])
         diagonal = math.hypot(*size)
         middle = max(self.next - 1, 0)
-        near = agreement(self.a[middle], self.b[middle], between_levels(H, 0, middle))
-        coarse = agreement(self.a[self.next], self.b[self.next], between_levels(H, 0, self.next))
+        near = agreement(self.a[middle], self.b[middle], _change_level(H, 0, middle))
+        coarse = agreement(self.a[self.next], self.b[self.next], _change_level(H, 0, self.next))
         error = np.hypot(
             *(
-                apply(between_levels(H, 0, self.next), draft.motions.points.double().cpu().numpy())
+                geometry.apply(
+                    _change_level(H, 0, self.next), draft.motions.points.double().cpu().numpy(), far=FAR
+                )
                 - draft.targets
             ).T
         )
@@ -206,6 +216,11 @@ class _Pair:
             "inliers": float(weight @ (error < 1.0)) / max(float(weight.sum()), 1e-6),
             "contrast": float(self.a[self.next].std()),
         }
+
+
+def _change_level(H: Matrix, source: int, target: int) -> Matrix:
+    """H between both images at pyramid level ``source``, rewritten for level ``target``."""
+    return geometry.rescale(H, 2.0 ** (source - target))
 
 
 def _size(picture: Tensor) -> tuple[int, int]:

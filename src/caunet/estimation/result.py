@@ -102,7 +102,7 @@ class Estimate:
         matrix = torch.as_tensor(self.matrix).detach().to("cpu", torch.float64)
         geometry.check(matrix, "matrix")
         _one_matrix(matrix)
-        object.__setattr__(self, "matrix", geometry.normalise(matrix))
+        object.__setattr__(self, "matrix", geometry.normalize(matrix))
         if self.model not in MODELS:
             raise ValueError(f"model takes one of {', '.join(MODELS)}; got {self.model!r}")
         for name in ("size_a", "size_b"):
@@ -128,14 +128,12 @@ class Estimate:
     @property
     def inverse(self) -> Tensor:
         """(3, 3) float64, from b to a, its last entry 1."""
-        return geometry.normalise(geometry.invert(self.matrix))
+        return geometry.normalize(geometry.invert(self.matrix))
 
     @property
     def corners(self) -> Tensor:
         """(4, 2) float64: where the corners of a lie in b, clockwise from the upper left."""
-        bottom, right = self.size_a[0] - 1.0, self.size_a[1] - 1.0
-        frame = torch.tensor([[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]], dtype=torch.float64)
-        return geometry.apply(self.matrix, frame)
+        return geometry.apply(self.matrix, geometry.corners(self.size_a))
 
     def apply(self, points: Points | Sequence[Any]) -> Points | npt.NDArray[Any]:
         """Points of a (..., 2) carried to b; a tensor gives a tensor, anything else an array.

@@ -10,7 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from caunet.estimation.pyramid import Matrix, between_levels, halve, inverse, places, read
+from caunet import geometry
+from caunet.geometry import Matrix
+from caunet.geometry.grids import grid_places, read_grid
+from caunet.images.pyramid import halve
 
 __all__ = ["beginnings"]
 
@@ -23,7 +26,7 @@ _LEAST = 0.3  # of the smaller picture must be seen in both
 def beginnings(a: Tensor, b: Tensor, model: str, count: int) -> list[Matrix]:
     """The ``count`` best H (3, 3) from a to b, (H, W) each, some 32 pixels a side; larger ones are reduced."""
     if max(_canvas((a.shape[0], a.shape[1])), max(b.shape)) > _LARGE and min(*a.shape, *b.shape) > 1:
-        return [between_levels(H, 1, 0) for H in beginnings(halve(a), halve(b), model, count)]
+        return [geometry.rescale(H, 2.0) for H in beginnings(halve(a), halve(b), model, count)]
     made = _views(model, (a.shape[0], a.shape[1]))
     views, masks = _turned(a, made)
     likeness = _correlate(views, masks, b)
@@ -70,8 +73,9 @@ def _turned(a: Tensor, made: list[Matrix]) -> tuple[Tensor, Tensor]:
     line = torch.arange(side, device=a.device, dtype=a.dtype)
     parts = []
     for H in made:
-        grid, inside = places(inverse(H), line[None, None], line[None, :, None], (a.shape[0], a.shape[1]))
-        parts.append(torch.stack([read(a, grid)[0], inside[0].to(a.dtype)]))
+        back = geometry.invert(H, checked=False)
+        grid, inside = grid_places(back, line[None, None], line[None, :, None], (a.shape[0], a.shape[1]))
+        parts.append(torch.stack([read_grid(a, grid)[0], inside[0].to(a.dtype)]))
     views, masks = torch.stack(parts, 1)
     return views * masks, masks
 

@@ -1,8 +1,14 @@
-"""Read images at places between pixels: the inner loop of `caunet.geometry.warp`.
+"""Read images at places between pixels: the one reader that is exact, differentiable and general.
 
-Convention: pixel centres at integers, x right, y down; (0, 0) is the centre of the first pixel.
-Coordinates stay in pixels throughout (`torch.nn.functional.grid_sample` normalises them to [-1, 1] and
+Convention: pixel centers at integers, x right, y down; (0, 0) is the center of the first pixel.
+Coordinates stay in pixels throughout (`torch.nn.functional.grid_sample` normalizes them to [-1, 1] and
 back, which moves an integer place off the integer): a place on a pixel returns that pixel bit for bit.
+
+There are two other readers, each for one purpose and for the time it saves (measured on one core):
+    - `caunet.geometry.grids` reads one float image at a grid of places for estimation, 3 to 7 times as fast (0.18 ms
+      against 0.57 ms for 256 x 256 places), because torch has one fused kernel for it; not exact at integers.
+    - `caunet.data.lookup` cuts small patches out of many byte images for training pairs, about 3 times as fast, because
+      it needs no border arithmetic, no gradient and no float copy of the images.
 
 Border: outside is `fill`. Instead of masking taps, which is slow, a place is pulled back onto the image and
 its value fades out with the distance that it was pulled: for one axis of bilinear interpolation that is

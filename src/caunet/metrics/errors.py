@@ -1,9 +1,12 @@
 """Errors of an inferred relation, sample by sample: parameter, transformation and corner error."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from caunet import geometry
 
 __all__ = ["corner_error", "parameter_error", "transformation_error"]
 
@@ -16,7 +19,7 @@ def parameter_error(z_hat: Tensor, z: Tensor) -> Tensor:
     >>> parameter_error(torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]]))
     tensor([2.], dtype=torch.float64)
     """
-    _same_shape("z_hat", z_hat, "z", z)
+    _check_shapes("z_hat", z_hat, "z", z)
     difference = z_hat.double() - z.double()
     return _sum_last(difference * difference) / z.shape[-1]
 
@@ -31,44 +34,39 @@ def transformation_error(H_hat: Tensor, H: Tensor) -> Tensor:
     >>> transformation_error(shift, eye)          # 4 * 5 / (1 + sqrt(2) + sqrt(3) + sqrt(2))
     tensor([3.5968], dtype=torch.float64)
     """
-    _same_shape("H_hat", H_hat, "H", H)
-    truth, inferred = _carry(H, _SQUARE), _carry(H_hat, _SQUARE)
+    _check_shapes("H_hat", H_hat, "H", H)
+    if geometry.dimension(H) != 2:
+        raise ValueError(f"H must have shape (..., 3, 3) for the unit square, got {tuple(H.shape)}")
+    square = torch.tensor(_SQUARE, dtype=torch.float64, device=H.device)
+    truth, inferred = (geometry.apply_homogeneous(matrix.double(), square) for matrix in (H, H_hat))
     return _sum_last(_length(truth - inferred)) / _sum_last(_length(truth))
 
 
-def corner_error(H_hat: Tensor, H: Tensor, size: int | tuple[int, int]) -> Tensor:
-    """Mean distance in pixels of a patch's four carried corners: (B, 3, 3), (B, 3, 3) -> (B,) float64.
+def corner_error(H_hat: Tensor, H: Tensor, size: int | Sequence[int], *, centered: bool = True) -> Tensor:
+    """Mean distance in pixels of the transformed corners: (..., d+1, d+1) twice -> (...) float64.
 
     Args:
-        H_hat, H: inferred and true homographies, origin at the patch centre.
-        size: of the patch, (height, width) or one number. Corners are the centres of its corner pixels.
+        H_hat, H: inferred and true transforms, (..., 3, 3), or (..., 4, 4) in space.
+        size: of the patch, image or volume: (height, width), (depth, height, width), or one number for all sides.
+            Corners are the centers of its corner pixels.
+        centered: whether the transforms have their origin at the center of the patch, or else at its first pixel.
+
+    A corner that either of them sends to infinity is infinitely far off.
 
     >>> eye = torch.eye(3)[None]
     >>> shift = torch.tensor([[[1.0, 0.0, 3.0], [0.0, 1.0, 4.0], [0.0, 0.0, 1.0]]])
     >>> corner_error(shift, eye, 11)
     tensor([5.], dtype=torch.float64)
     """
-    _same_shape("H_hat", H_hat, "H", H)
-    height, width = (size, size) if isinstance(size, int) else size
-    if height < 1 or width < 1:
-        raise ValueError(f"size takes a height and a width of at least 1, got {size!r}")
-    x, y = (width - 1) / 2, (height - 1) / 2
-    corners = ((-x, -y), (x, -y), (x, y), (-x, y))
-    truth, inferred = _carry(H, corners), _carry(H_hat, corners)
-    gap = truth[..., :2] / truth[..., 2:] - inferred[..., :2] / inferred[..., 2:]
-    away = (truth[..., 2] == 0) | (inferred[..., 2] == 0)
+    _check_shapes("H_hat", H_hat, "H", H)
+    sides = (size,) * geometry.dimension(H) if isinstance(size, int) else size
+    corners = geometry.corners(sides, centered=centered, like=H.double())
+    # In a fixed order of sums, so that shards agree to the last bit: see geometry.arrays.multiply.
+    truth, inferred = (geometry.apply_homogeneous(matrix.double(), corners) for matrix in (H, H_hat))
+    gap = truth[..., :-1] / truth[..., -1:] - inferred[..., :-1] / inferred[..., -1:]
+    away = (truth[..., -1] == 0) | (inferred[..., -1] == 0)
     distance = torch.where(away, math.inf, _length(gap))
-    return _sum_last(distance) / 4
-
-
-def _carry(H: Tensor, points: tuple[tuple[float, float], ...]) -> Tensor:
-    """Homogeneous images (B, 4, 3) of ``points`` under H (B, 3, 3), element by element: a matrix product may
-    round differently with the size of the batch, and shards would no longer agree to the last bit."""
-    if H.shape[-2:] != (3, 3):
-        raise ValueError(f"H takes shape (..., 3, 3), got {tuple(H.shape)}")
-    H = H.double()
-    images = [H[..., 0] * x + H[..., 1] * y + H[..., 2] for x, y in points]
-    return torch.stack(images, dim=-2)
+    return _sum_last(distance) / len(corners)
 
 
 def _length(vectors: Tensor) -> Tensor:
@@ -76,13 +74,15 @@ def _length(vectors: Tensor) -> Tensor:
 
 
 def _sum_last(values: Tensor) -> Tensor:
-    # In a fixed order, for the reason given in _carry.
+    # In a fixed order: torch's own sum may round differently with the size of the batch.
     total = values[..., 0]
     for i in range(1, values.shape[-1]):
         total = total + values[..., i]
     return total
 
 
-def _same_shape(first: str, a: Tensor, second: str, b: Tensor) -> None:
+def _check_shapes(first: str, a: Tensor, second: str, b: Tensor) -> None:
     if a.shape != b.shape or a.ndim < 2:
-        raise ValueError(f"{first} and {second} take one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
+        raise ValueError(
+            f"{first} and {second} must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}"
+        )

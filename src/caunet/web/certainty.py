@@ -20,18 +20,12 @@ from torch import Tensor
 from caunet import geometry
 from caunet.tasks import Task
 
-__all__ = ["certainty", "explained", "patch_corners"]
+__all__ = ["certainty", "explained"]
 
 NOISE = 4 / 255
 """What a difference of grey levels may be without meaning anything."""
 FEWEST = 16
 """Pixels that must overlap to compare them."""
-
-
-def patch_corners(patch: int) -> Tensor:
-    """(4, 2) float64: the centres of the corner pixels, clockwise from the upper left, from the patch's centre."""
-    r = (patch - 1) / 2
-    return torch.tensor([[-r, -r], [r, -r], [r, r], [-r, r]], dtype=torch.float64)
 
 
 def certainty(first: Tensor, task: Task) -> float:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from caunet import geometry, tasks
 from caunet.metrics import corner_error
-from caunet.web.certainty import certainty, explained, patch_corners
+from caunet.web.certainty import certainty, explained
 from caunet.web.networks import Network, Networks
 from caunet.web.patches import PATCH
 
@@ -62,7 +62,8 @@ def _compare(task: tasks.Task, answers: dict[str, Tensor], truth: Tensor | None)
     if not every:
         return {"networks": {}, "truth_corners": None}
     H = task.homography(torch.stack(every))
-    corners = [_finite(c.tolist()) for c in geometry.apply(H, patch_corners(PATCH)) + (PATCH - 1) / 2]
+    patch = geometry.corners((PATCH, PATCH), centered=True)
+    corners = [_finite(c.tolist()) for c in geometry.apply(H, patch) + (PATCH - 1) / 2]
     errors: list[float | None] = [None] * len(every)
     if truth is not None:
         errors = [_finite(e) for e in corner_error(H, H[-1:].expand_as(H), PATCH).tolist()]

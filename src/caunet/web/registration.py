@@ -82,17 +82,19 @@ def _reduce(values: Tensor, factor: int) -> Tensor:
 def _in_original_pixels(
     found: Estimate, factor: int, sizes: tuple[tuple[int, int], tuple[int, int]]
 ) -> Estimate:
-    """Pixel centres are whole numbers, so it is the outlines at -0.5 that lie upon each other."""
+    """The estimate between reduced pictures, rewritten for the pictures themselves."""
     if factor == 1:
         return found
-    offset = (factor - 1) / 2
-    enlarge = geometry.compose(geometry.translate(offset, offset), geometry.scale(float(factor))).double()
     return dataclasses.replace(
         found,
-        matrix=geometry.compose(enlarge, found.matrix, geometry.invert(enlarge)),
+        matrix=geometry.rescale(found.matrix, factor),
         size_a=sizes[0],
         size_b=sizes[1],
-        field=Field(found.field.points * factor + offset, found.field.motion * factor, found.field.weight),
+        field=Field(
+            geometry.rescale_points(found.field.points, factor),
+            found.field.motion * factor,
+            found.field.weight,
+        ),
     )
 
 

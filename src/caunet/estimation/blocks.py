@@ -1,4 +1,4 @@
-"""Parts of a large picture that are worth looking at: few, textured, and spread over it."""
+"""Square blocks of a large image that are worth aligning: few, textured, and spread over it."""
 
 from typing import NamedTuple
 
@@ -6,36 +6,38 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d, avg_pool2d
 
-from caunet.estimation.pyramid import Matrix, places, smooth
+from caunet.geometry import Matrix
+from caunet.geometry.grids import grid_places
+from caunet.images.pyramid import smooth
 
-__all__ = ["Tiles", "choose", "whole"]
+__all__ = ["Blocks", "choose_blocks", "whole_image"]
 
 _SIDE = 32
-_GRID = 8  # tiles along each side of the picture
-_COARSE = 4  # pixels to a pixel of the map that tiles are chosen on
+_GRID = 8  # blocks along each side of the image
+_COARSE = 4  # pixels to a pixel of the map that blocks are chosen on
 _MARGIN = 2  # of the smoothing filter
 
 
-class Tiles(NamedTuple):
-    """Parts of a picture: values (K, h, w) and the (x, y) of their first pixels (K, 2)."""
+class Blocks(NamedTuple):
+    """Parts of an image: values (K, h, w) and the (x, y) of their first pixels (K, 2)."""
 
     values: Tensor
     corners: Tensor
 
 
-def whole(picture: Tensor) -> Tiles:
-    """A picture (H, W) as one tile."""
-    return Tiles(picture[None], torch.zeros(1, 2, device=picture.device))
+def whole_image(image: Tensor) -> Blocks:
+    """An image (H, W) as one block."""
+    return Blocks(image[None], torch.zeros(1, 2, device=image.device))
 
 
-def choose(a: Tensor, size: tuple[int, int], H: Matrix) -> Tiles:
-    """The most textured tile in each of 8 x 8 parts of a (H, W), of those seen in a picture of ``size``; smoothed."""
+def choose_blocks(a: Tensor, size: tuple[int, int], H: Matrix) -> Blocks:
+    """The most textured block in each of 8 x 8 parts of a (H, W), smoothed, of those that H puts inside ``size``."""
     texture = _texture(a)
     rows, columns = texture.shape
     x = torch.arange(columns, device=a.device, dtype=a.dtype) * (_SIDE // 2) + _SIDE / 2 + _MARGIN
     y = torch.arange(rows, device=a.device, dtype=a.dtype) * (_SIDE // 2) + _SIDE / 2 + _MARGIN
-    _, seen = places(H, x[None, None], y[None, :, None], size)
-    texture = texture * seen[0].to(a.dtype) + 1e-12
+    _, inside = grid_places(H, x[None, None], y[None, :, None], size)
+    texture = texture * inside[0].to(a.dtype) + 1e-12
     _, index = adaptive_max_pool2d(texture[None], min(_GRID, rows, columns), return_indices=True)
     index = torch.unique(index)
     top, left = index // columns * (_SIDE // 2), index % columns * (_SIDE // 2)
@@ -45,11 +47,11 @@ def choose(a: Tensor, size: tuple[int, int], H: Matrix) -> Tiles:
     cut = a[(top[:, None] + line)[:, :, None], (left[:, None] + line)[:, None, :]]
     values = smooth(cut)[:, _MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
     corners = torch.stack([left, top], 1).to(a.dtype) + _MARGIN
-    return Tiles(values, corners)
+    return Blocks(values, corners)
 
 
 def _texture(a: Tensor) -> Tensor:
-    """Gradient energy of every tile, half a tile apart: of both directions the lesser counts."""
+    """Gradient energy of every block, half a block apart: the lesser of both directions counts."""
     small = avg_pool2d(a[None], _COARSE)
     right, down = small[:, :-1, 1:] - small[:, :-1, :-1], small[:, 1:, :-1] - small[:, :-1, :-1]
     side = _SIDE // _COARSE

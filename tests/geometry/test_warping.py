@@ -73,7 +73,7 @@ def test_compose_invert_and_apply_agree_with_numpy(seed):
     np.testing.assert_allclose(geometry.apply(A, points), q[:, :2] / q[:, 2:], atol=1e-10)
     there_and_back = geometry.apply(geometry.compose(A, geometry.invert(A)), points)
     torch.testing.assert_close(there_and_back, points, atol=1e-9, rtol=0)
-    torch.testing.assert_close(geometry.normalise(-3 * A), A / A[2, 2])
+    torch.testing.assert_close(geometry.normalize(-3 * A), A / A[2, 2])
 
 
 def test_apply_broadcasts_homographies_over_points():
@@ -97,7 +97,7 @@ def test_gradients_of_homographies():
 
     def all_of_it(z):
         H = geometry.center(geometry.compose(geometry.projective(z), geometry.rotate(z[:, 0])), (5, 7))
-        return geometry.apply(geometry.normalise(geometry.invert(H)), z.new_ones(2, 3, 2))
+        return geometry.apply(geometry.normalize(geometry.invert(H)), z.new_ones(2, 3, 2))
 
     assert torch.autograd.gradcheck(all_of_it, (z,))
 
@@ -327,12 +327,12 @@ def test_odd_but_invertible_homographies_are_accepted(multiple):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"images": torch.zeros(4, 4)}, "images takes"),
-        ({"H": torch.eye(3).expand(3, 3, 3)}, r"H takes shape \(2, 3, 3\)"),
-        ({"H": torch.eye(4)}, r"H takes shape \(\.\.\., 3, 3\)"),
-        ({"mode": "cubic"}, "mode takes one of bilinear, bicubic, nearest, got 'cubic'"),
-        ({"size": (0, 4)}, "size takes"),
-        ({"fill": math.inf}, "fill takes a finite number"),
+        ({"images": torch.zeros(4, 4)}, "images must be"),
+        ({"H": torch.eye(3).expand(3, 3, 3)}, r"H must have shape \(2, 3, 3\)"),
+        ({"H": torch.eye(4)}, r"H must have shape \(\.\.\., 3, 3\)"),
+        ({"mode": "cubic"}, "mode must be one of bilinear, bicubic, nearest, got 'cubic'"),
+        ({"size": (0, 4)}, "size must be"),
+        ({"fill": math.inf}, "fill must be a finite number"),
     ],
 )
 def test_bad_arguments_of_warp_are_named(change, message):
@@ -342,13 +342,13 @@ def test_bad_arguments_of_warp_are_named(change, message):
 
 
 def test_bad_arguments_of_homographies_are_named():
-    with pytest.raises(TypeError, match="H takes a floating tensor"):
+    with pytest.raises(TypeError, match="H must be a floating tensor"):
         geometry.invert(torch.eye(3, dtype=torch.int64))
     with pytest.raises(ValueError, match="at least one"):
         geometry.compose()
-    with pytest.raises(ValueError, match=r"z takes shape \(\.\.\., 4\)"):
+    with pytest.raises(ValueError, match=r"z must have shape \(\.\.\., 4\)"):
         geometry.affine(torch.zeros(3))
-    with pytest.raises(ValueError, match=r"points takes shape \(\.\.\., 2\)"):
+    with pytest.raises(ValueError, match=r"points must have shape \(\.\.\., 2\)"):
         geometry.apply(torch.eye(3), torch.zeros(3))
-    with pytest.raises(ValueError, match="cannot be normalised"):
-        geometry.normalise(torch.tensor([[0.0, 0, 1], [0, 1, 0], [1, 0, 0]]))
+    with pytest.raises(ValueError, match="cannot be normalized"):
+        geometry.normalize(torch.tensor([[0.0, 0, 1], [0, 1, 0], [1, 0, 0]]))

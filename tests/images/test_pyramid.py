@@ -1,0 +1,29 @@
+"""Levels of a pyramid against OpenCV and closed forms."""
+
+import cv2
+import numpy as np
+import torch
+
+from caunet import geometry
+from caunet.images.pyramid import halve, pyramid, smooth
+
+
+def test_smoothing_equals_opencv() -> None:
+    image = np.random.default_rng(0).random((40, 33))
+    kernel = np.array([1, 4, 6, 4, 1]) / 16
+    expected = cv2.sepFilter2D(image, -1, kernel, kernel, borderType=cv2.BORDER_REPLICATE)
+    np.testing.assert_allclose(smooth(torch.from_numpy(image)).numpy(), expected, atol=1e-12)
+
+
+def test_levels_lie_where_the_change_of_scale_says() -> None:
+    y, x = torch.meshgrid(torch.arange(32.0), torch.arange(48.0), indexing="ij")
+    inner = np.array([[3.0, 2.0], [5.0, 4.0]])
+    for level, (of_x, of_y) in enumerate(zip(pyramid(x, 3), pyramid(y, 3), strict=True)):
+        expected = geometry.rescale_points(inner, 2.0**level)
+        for (column, row), (true_x, true_y) in zip(inner.astype(int), expected, strict=True):
+            assert abs(float(of_x[row, column]) - true_x) < 1e-4
+            assert abs(float(of_y[row, column]) - true_y) < 1e-4
+
+
+def test_halving_keeps_odd_sizes() -> None:
+    assert halve(torch.rand(7, 10)).shape == (4, 5)
