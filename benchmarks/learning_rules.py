@@ -24,6 +24,7 @@ from caunet.models import load_weights
 from caunet.reproduction.grid import run_grid
 from caunet.reproduction.recipes import Cell
 from caunet.reproduction.results import finished, read
+from caunet.tables import Table, bold
 from caunet.training.config import BEST, TrainConfig
 from caunet.training.records import read_metrics
 
@@ -165,10 +166,8 @@ def markdown(results: dict[str, Any]) -> str:
     from caunet.reproduction.tables import show
 
     rows = list(next(iter(results["rules"].values()))["rows"])
-    lines = [
-        "| Rule (rate) | " + " | ".join(r.capitalize() for r in rows) + " | Units that win | Weights near 0 |"
-    ]
-    lines.append("|---|" + "--:|" * (len(rows) + 2))
+    heads = ["Rule (rate)", *(row.capitalize() for row in rows), "Units that win", "Weights near 0"]
+    body = []
     lowest = {
         row: min(found["rows"][row]["parameter_error"] for found in results["rules"].values()) for row in rows
     }
@@ -177,14 +176,14 @@ def markdown(results: dict[str, Any]) -> str:
         for row in rows:
             value = found["rows"][row]["parameter_error"]
             text = show(value) if math.isfinite(value) else "diverged"
-            fields.append(f"**{text}**" if value == lowest[row] else text)
+            fields.append(bold(text, value == lowest[row]))
         rotation = found["rows"]["rotation"]
         fields += [
             f"{100 * rotation[key]:.0f} %" if key in rotation else "–"
             for key in ("winning_units", "sparsity")
         ]
-        lines.append("| " + " | ".join(fields) + " |")
-    return "\n".join(lines) + "\n"
+        body.append(fields)
+    return Table(heads, "l" + "r" * (len(rows) + 2), body).markdown() + "\n"
 
 
 def main() -> None:

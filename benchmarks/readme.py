@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from caunet.reproduction.tables import fill
+from caunet.tables import Table
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,15 +29,14 @@ def table() -> str:
         "one update, compiled: times as fast": "transcription / compiled",
         "one update, compiled: times the bare matrix products": "compiled / floor",
     }
-    lines = ["| | 1 thread | 2 threads |", "|---|--:|--:|"]
-    for label, key in rows.items():
-        cells = [show(update[f"threads={n}"]["ratios"][key]) for n in (1, 2)]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    cells = [show(training[f"threads_{n}"]["times_faster"]) for n in (1, 2)]
-    lines.append(f"| training, pairs included: times as fast | {' | '.join(cells)} |")
+    body = [
+        [label, *(show(update[f"threads={n}"]["ratios"][key]) for n in (1, 2))] for label, key in rows.items()
+    ]
+    faster = (show(training[f"threads_{n}"]["times_faster"]) for n in (1, 2))
+    body.append(["training, pairs included: times as fast", *faster])
     machine = update["environment"]
     return (
-        "\n".join(lines)
+        Table(["", "1 thread", "2 threads"], "lrr", body).markdown()
         + f"\n\n{machine['cpu']} ({machine['capability']}), {machine['cores']} cores, torch {machine['torch']}."
     )
 

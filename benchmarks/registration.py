@@ -24,6 +24,7 @@ from caunet.benchmark.methods import METHODS, find, one_thread
 from caunet.benchmark.run import Plan, forget, measure, run
 from caunet.benchmark.table import compact, full, summarise, verdict
 from caunet.reproduction.tables import fill
+from caunet.tables import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
 from benchmarks.harness import RESULTS, save
@@ -81,12 +82,11 @@ def scaling(rounds: int) -> dict[str, Any]:
 def scaling_table(results: dict[str, Any]) -> str:
     """Milliseconds, sides across, as Markdown."""
     sides = results["sides"]
-    lines = [f"| ms | {' | '.join(f'{s} x {s}' for s in sides)} |", f"|---|{'--:|' * len(sides)}"]
+    rows = []
     for method in METHODS:
         if all(method.name in cells for cells in sides.values()):
-            shown = (f"{cells[method.name]['ms']:.0f}" for cells in sides.values())
-            lines.append(f"| {method.label} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+            rows.append([method.label, *(f"{cells[method.name]['ms']:.0f}" for cells in sides.values())])
+    return Table(["ms", *(f"{s} x {s}" for s in sides)], "l" + "r" * len(sides), rows).markdown()
 
 
 def render() -> None:
@@ -101,7 +101,7 @@ def render() -> None:
     )
     blocks = {
         "registration": f"{compact(results['summary'])}\n\n{below}\n\n{_behind(results['behind'])}",
-        "registration-full": full(results["summary"]),
+        "registration-full": full(results["summary"]).markdown(),
     }
     speeds = RESULTS / "registration_scaling.json"
     if speeds.exists():

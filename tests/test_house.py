@@ -47,6 +47,7 @@ FOUNDATION = {
     "locks",
     "progress",
     "provenance",
+    "tables",
     "tensor_files",
     "torch_private",
 }

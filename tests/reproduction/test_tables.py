@@ -108,7 +108,7 @@ def test_terminal_table_fits_eighty_columns() -> None:
 
     ours = [result(task, model, 123.4) for task in TASKS for model in MODELS]
     console = Console(width=80, record=True, file=Path("/dev/null").open("w"))  # noqa: SIM115
-    console.print(tables.rich_table(tables.make_table(ours, "transformation_error"), "note"))
+    console.print(tables.layout(tables.make_table(ours, "transformation_error"), "note").rich(compact=True))
     text = console.export_text()
     console.file.close()
     assert "…" not in text

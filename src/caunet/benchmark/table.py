@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from caunet.benchmark.methods import METHODS
+from caunet.tables import Table, bold
 
 __all__ = ["LIMITS", "compact", "full", "summarise", "verdict"]
 
@@ -67,12 +68,10 @@ def _finite(value: float) -> float | None:
     return round(value, 5) if math.isfinite(value) else None
 
 
-def full(summary: Summary) -> str:
-    """Every number, as Markdown; the best of each condition in bold."""
-    lines = [
-        "| corners | condition | method | median | 90 % | < 1 px | < 3 px | ms | no answer | pairs |",
-        "|--:|---|---|--:|--:|--:|--:|--:|--:|--:|",
-    ]
+def full(summary: Summary) -> Table:
+    """Every number; the best of each condition in bold, a section for each condition."""
+    heads = "corners", "condition", "method", "median", "90 %", "< 1 px", "< 3 px", "ms", "no answer", "pairs"
+    rows = []
     for cell in summary:
         rivals = _rivals(summary, cell)
         best = {
@@ -81,39 +80,33 @@ def full(summary: Summary) -> str:
             "below_1": cell["below_1"] == max(r["below_1"] for r in rivals),
             "below_3": cell["below_3"] == max(r["below_3"] for r in rivals),
         }
-        shown = [_bold(_pixels(cell[key]), best[key]) for key in ("median", "p90")]
-        shown += [_bold(f"{100 * cell[key]:.0f} %", best[key]) for key in ("below_1", "below_3")]
+        shown = [bold(_pixels(cell[key]), best[key]) for key in ("median", "p90")]
+        shown += [bold(f"{100 * cell[key]:.0f} %", best[key]) for key in ("below_1", "below_3")]
         label = next(method.label for method in METHODS if method.name == cell["method"])
-        lines.append(
-            f"| ±{100 * cell['motion']:.0f} % | {cell['condition']} | {label} | {' | '.join(shown)} "
-            f"| {cell['ms']:.0f} | {cell['failures']} | {cell['pairs']} |"
-        )
-    return "\n".join(lines)
+        about = [f"±{100 * cell['motion']:.0f} %", cell["condition"], label]
+        rows.append([*about, *shown, f"{cell['ms']:.0f}", str(cell["failures"]), str(cell["pairs"])])
+    groups = [(cell["motion"], cell["condition"]) for cell in summary]
+    starts = [n for n in range(1, len(groups)) if groups[n] != groups[n - 1]]
+    return Table(heads, "rllrrrrrrr", rows, sections=starts)
 
 
 def compact(summary: Summary) -> str:
-    """A table for each motion: methods down, conditions across; median pixels and share below one pixel.
+    """A table in Markdown for each motion: methods down, conditions across; median pixels, share below one pixel.
 
     Bold: the lowest median and the highest share of a column.
     """
     conditions = list(dict.fromkeys(cell["condition"] for cell in summary))
     parts = []
     for motion in dict.fromkeys(cell["motion"] for cell in summary):
-        lines = [
-            f"| corners moved by up to ±{100 * motion:.0f} % | {' | '.join(conditions)} | ms |",
-            f"|---|{'--:|' * (len(conditions) + 1)}",
-        ]
+        heads = [f"corners moved by up to ±{100 * motion:.0f} %", *conditions, "ms"]
+        rows = []
         for method in METHODS:
-            cells = {
-                c["condition"]: c for c in summary if (c["motion"], c["method"]) == (motion, method.name)
-            }
-            if cells:
+            same = (c for c in summary if (c["motion"], c["method"]) == (motion, method.name))
+            if cells := {cell["condition"]: cell for cell in same}:
                 shown = [_compact_cell(summary, cells.get(condition)) for condition in conditions]
                 ms = statistics.fmean(cell["ms"] for cell in cells.values())
-                lines.append(
-                    f"| {method.label}{_remark(method.name, cells)} | {' | '.join(shown)} | {ms:.0f} |"
-                )
-        parts.append("\n".join(lines))
+                rows.append([f"{method.label}{_remark(method.name, cells)}", *shown, f"{ms:.0f}"])
+        parts.append(Table(heads, "l" + "r" * (len(conditions) + 1), rows).markdown())
     return "\n\n".join(parts)
 
 
@@ -180,4 +173,5 @@ def _pixels(value: float | None) -> str:
 
 
 def _bold(text: str, best: bool) -> str:
+    """Bold within a cell that holds two numbers."""
     return f"**{text}**" if best else text

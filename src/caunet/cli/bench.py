@@ -114,26 +114,12 @@ class Sheet:
 
 
 def _show(summary: list[dict[str, Any]], lost: list[str]) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from caunet.benchmark.table import full
 
-    header, _, *body = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in full(summary).split("\n")
-    ]
-    table = Table(box=box.SIMPLE)
-    for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number in (1, 2) else "right", no_wrap=True)
-    for before, cells in zip([None, *body], body, strict=False):
-        if before is not None and before[:2] != cells[:2]:
-            table.add_section()
-        table.add_row(
-            *(f"[bold]{cell.strip('*')}[/bold]" if cell.startswith("**") else cell for cell in cells)
-        )
     # As wide as it needs to be: a table cut to a narrow terminal (or pipe) loses its last columns.
-    Console(width=max(130, Console().width)).print(table)
+    Console(width=max(130, Console().width)).print(full(summary).rich())
     print(
         "Corner errors in pixels; ms: median processor time of one thread; no answer counts as infinitely far."
     )

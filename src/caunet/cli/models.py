@@ -56,15 +56,15 @@ def sizes(task: str, patch: int) -> list[dict[str, Any]]:
 
 
 def _show(rows: list[dict[str, Any]], title: str) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE)
-    table.add_column("name", no_wrap=True)
-    table.add_column("parameters", justify="right", no_wrap=True)
-    table.add_column("multiply-adds", justify="right", no_wrap=True)
-    table.add_column("what it is")
-    for row in rows:
-        table.add_row(row["name"], f"{row['parameters']:,}", f"{row['multiply_adds']:,}", row["about"])
-    Console().print(table)
+    from caunet.tables import Table
+
+    table = Table(
+        ["name", "parameters", "multiply-adds", "what it is"],
+        "lrrl",
+        [[row["name"], f"{row['parameters']:,}", f"{row['multiply_adds']:,}", row["about"]] for row in rows],
+        title=title,
+        wrap=["what it is"],
+    )
+    Console().print(table.rich())

@@ -127,7 +127,7 @@ class Reproduce:
         from rich.console import Console
 
         from caunet.reproduction.claims import judge
-        from caunet.reproduction.tables import MEASURES, caption, make_table, rich_table
+        from caunet.reproduction.tables import MEASURES, caption, layout, make_table
 
         console = Console()
         if any(result["recipe"] == "best" for result in found):
@@ -142,7 +142,7 @@ class Reproduce:
                 continue
             for measure in MEASURES:
                 note = f"{recipe}: {caption(chosen)}"
-                console.print(rich_table(make_table(chosen, measure), note))
+                console.print(layout(make_table(chosen, measure), note).rich(compact=True))
         for finding in judge(found):
             figures = "; ".join(f"{task}: {text}" for task, text in finding.texts.items())
             console.print(f"[bold]{finding.verdict}[/]  {finding.sentence}\n    {figures}", highlight=False)

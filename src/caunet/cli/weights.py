@@ -141,24 +141,24 @@ def _config(run_dir: Path) -> "TrainConfig":
 
 
 def _show(cards: Mapping[str, Mapping[str, Any]]) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title="Networks that come with the package", title_justify="left", box=box.SIMPLE)
-    table.add_column("name", no_wrap=True)
-    for column in ("parameters", "parameter error", "corner px", "MB"):
-        table.add_column(column, justify="right")
-    table.add_column("trained on")
+    from caunet.tables import Table
+
+    rows = []
     for name, card in cards.items():
         errors = card["metrics"]["float32"]
         numbers = (
+            f"{card['parameters']:,}",
             f"{errors['parameter_error']:.4g}",
             f"{errors['corner_error']:.3g}",
             f"{card['bytes'] / 1e6:.1f}",
         )
-        table.add_row(name, f"{card['parameters']:,}", *numbers, f"{card['data']}, {card['protocol']}")
-    Console().print(table)
+        rows.append([name, *numbers, f"{card['data']}, {card['protocol']}"])
+    heads = ["name", "parameters", "parameter error", "corner px", "MB", "trained on"]
+    title = "Networks that come with the package"
+    table = Table(heads, "lrrrrl", rows, title=title, wrap=heads[1:])
+    Console().print(table.rich())
 
 
 COMMANDS: Mapping[str, type] = {"list": List, "pack": Pack}

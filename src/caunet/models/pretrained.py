@@ -17,6 +17,7 @@ from caunet.files import sha256
 from caunet.models.network import RelationNetwork
 from caunet.models.spec import near
 from caunet.models.weights import load_weights
+from caunet.tables import Table
 
 __all__ = ["card", "cards_table", "load_pretrained", "pretrained_names", "weights_folder"]
 
@@ -61,19 +62,33 @@ def load_pretrained(
 
 def cards_table() -> str:
     """The shipped networks as a Markdown table."""
-    lines = [
-        "| name | network | trained on | updates | parameters | parameter error | corner error (px) | size |",
-        "|---|---|---|--:|--:|--:|--:|--:|",
-    ]
+    heads = (
+        "name",
+        "network",
+        "trained on",
+        "updates",
+        "parameters",
+        "parameter error",
+        "corner error (px)",
+        "size",
+    )
+    rows = []
     for name in pretrained_names():
         known = card(name)
         errors = known["metrics"]["float32"]
-        lines.append(
-            f"| `{name}` | `{known['model']}`, {known['task']} | {known['data']}, `{known['protocol']}` "
-            f"| {known['updates']:,} | {known['parameters']:,} | {errors['parameter_error']:.4g} "
-            f"| {errors['corner_error']:.3g} | {known['bytes'] / 1e6:.1f} MB |"
+        rows.append(
+            [
+                f"`{name}`",
+                f"`{known['model']}`, {known['task']}",
+                f"{known['data']}, `{known['protocol']}`",
+                f"{known['updates']:,}",
+                f"{known['parameters']:,}",
+                f"{errors['parameter_error']:.4g}",
+                f"{errors['corner_error']:.3g}",
+                f"{known['bytes'] / 1e6:.1f} MB",
+            ]
         )
-    return "\n".join(lines)
+    return Table(heads, "lllrrrrr", rows).markdown()
 
 
 def _check(name: str) -> None:

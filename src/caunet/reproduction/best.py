@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from caunet.reproduction.recipes import HIGHER_RANK, SIZES
 from caunet.reproduction.tables import Result, caption, show, show_ratio
+from caunet.tables import Cell, Table, bold
 
 __all__ = ["ROWS", "best_markdown"]
 
@@ -44,20 +45,17 @@ def _table(results: Sequence[Result], labels: Sequence[str]) -> str:
         *(f"{label.partition('-')[0].upper()}{sizes[label]}" for label in labels),
         "CAN / best rival",
     ]
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "--:|" * (len(heads) - 1)]
+    rows: list[list[str | Cell]] = []
     for (task, protocol), name in ROWS.items():
         errors = {label: _errors(results, task, protocol, label) for label in labels}
         if not any(errors.values()):
             continue
         means = {label: statistics.fmean(values) for label, values in errors.items() if values}
         lowest = min(show(mean) for mean in means.values() if mean == min(means.values()))
-        fields = [name]
-        for label in labels:
-            text = _figure(errors[label])
-            best = label in means and len(means) > 1 and show(means[label]) == lowest
-            fields.append(f"**{text}**" if best else text)
-        lines.append("| " + " | ".join([*fields, _against_rivals(means)]) + " |")
-    return "\n".join(lines)
+        best = [label for label in means if len(means) > 1 and show(means[label]) == lowest]
+        cells = [bold(_figure(errors[label]), label in best) for label in labels]
+        rows.append([name, *cells, _against_rivals(means)])
+    return Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown()
 
 
 def _against_rivals(means: dict[str, float]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from caunet.reproduction.recipes import CLAIM_TASKS, MODELS
 from caunet.reproduction.tables import Result, caption, show, show_ratio
+from caunet.tables import Table
 
 __all__ = [
     "CLAIMS",
@@ -156,17 +157,16 @@ def claims_markdown(results: Sequence[Result]) -> str:
         return ""
     chosen = [result for result in results if result["recipe"] == "claims"]
     heads = ["The paper says", *(task.capitalize() for task in CLAIM_TASKS), "Verdict"]
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    rows = []
     for finding in findings:
         texts = [finding.texts.get(task, "–") for task in CLAIM_TASKS]
-        lines.append(
-            "| " + " | ".join([f"{finding.sentence} ({finding.where})", *texts]) + f" | {finding.verdict} |"
-        )
+        rows.append([f"{finding.sentence} ({finding.where})", *texts, finding.verdict])
+    table = Table(heads, "l" * len(heads), rows).markdown()
     about = (
         f"{caption(chosen)}. Parameter error of the paper's network against the variant's; the last row is "
         f"the change of the relation units' outputs when {OFFSET} (of a range of 1) is added to both images."
     )
-    return "#### The paper's sentences, tested\n\n" + about + "\n\n" + "\n".join(lines) + "\n"
+    return "#### The paper's sentences, tested\n\n" + about + "\n\n" + table + "\n"
 
 
 def control_markdown(results: Sequence[Result]) -> str:

@@ -21,17 +21,18 @@ from typing import Any
 from caunet.errors import DataError
 from caunet.files import write_text
 from caunet.reproduction.recipes import MODELS, TASKS
+from caunet.tables import Cell, Table, bold
 
 __all__ = [
     "MEASURES",
     "Entry",
-    "Table",
+    "ErrorTable",
     "caption",
     "fill",
+    "layout",
     "make_table",
     "markdown",
     "paper",
-    "rich_table",
     "show",
 ]
 
@@ -66,14 +67,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Table:
+class ErrorTable:
     """One of the two tables: ``rows[task][model]``."""
 
     title: str
     rows: Mapping[str, Mapping[str, Entry]]
 
 
-def make_table(results: Sequence[Result], measure: str) -> Table:
+def make_table(results: Sequence[Result], measure: str) -> ErrorTable:
     """The table of ``measure`` from results of one recipe; rows are its tasks in the paper's order."""
     if measure not in MEASURES:
         raise ValueError(f"measure takes {' or '.join(MEASURES)}, got {measure!r}")
@@ -81,7 +82,7 @@ def make_table(results: Sequence[Result], measure: str) -> Table:
     found = {result["task"] for result in results if result["model"] in MODELS}
     tasks = [task for task in TASKS if task in found] + sorted(found - set(TASKS))
     rows = {task: _row(results, measure, task, printed.get(task, {})) for task in tasks}
-    return Table(f"Table {printed['table']}. {printed['title']}", rows)
+    return ErrorTable(f"Table {printed['table']}. {printed['title']}", rows)
 
 
 def _row(
@@ -133,44 +134,26 @@ def _ours(entry: Entry) -> str:
     return show(entry.ours) + (f" ± {show(entry.spread)}" if entry.spread is not None else "")
 
 
-def markdown(table: Table) -> str:
-    """The table in Markdown, best of ours in bold."""
+def layout(table: ErrorTable, note: str = "") -> Table:
+    """The table as it is written: ours, the paper's, the ratio; best of ours in bold."""
     heads = ["Task", *(head for m in MODELS for head in (m.upper(), "paper", "ratio"))]
-    lines = ["| " + " | ".join(heads) + " |", "|---|" + "--:|" * (3 * len(MODELS))]
+    rows = []
     for task, row in table.rows.items():
-        fields = [task.capitalize()]
-        for entry in row.values():
-            ours = f"**{_ours(entry)}**" if entry.best else _ours(entry)
-            printed = "–" if entry.paper is None else f"{entry.paper:.3f}"
-            fields += [ours, printed, show_ratio(entry.ratio)]
-        lines.append("| " + " | ".join(fields) + " |")
-    return f"*{table.title}*\n\n" + "\n".join(lines) + "\n"
-
-
-def rich_table(table: Table, note: str = "") -> Any:
-    """The table for a terminal of 80 columns: ours, the paper's, the ratio."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table as Rich
-    from rich.text import Text
-
-    shown = Rich(title=table.title, caption=note or None, title_justify="left", caption_justify="left")
-    shown.box, shown.collapse_padding, shown.pad_edge = SIMPLE_HEAD, True, False
-    shown.add_column("Task", no_wrap=True)
-    for model in MODELS:
-        shown.add_column(model.upper(), justify="right", no_wrap=True)
-        shown.add_column("paper", justify="right", no_wrap=True, style="dim", header_style="dim")
-        shown.add_column("ratio", justify="right", no_wrap=True)
-    for task, row in table.rows.items():
-        fields: list[Text] = [Text(task.capitalize())]
+        cells = [Cell(task.capitalize())]
         for entry in row.values():
             printed = "–" if entry.paper is None else f"{entry.paper:.3f}"
-            fields.append(Text(_ours(entry), style="bold" if entry.best else ""))
-            fields += [Text(printed), Text(show_ratio(entry.ratio), style=_colour(entry.ratio))]
-        shown.add_row(*fields)
-    return shown
+            ratio = Cell(show_ratio(entry.ratio), style=_color(entry.ratio))
+            cells += [bold(_ours(entry), entry.best), Cell(printed, style="dim"), ratio]
+        rows.append(cells)
+    return Table(heads, "l" + "rrr" * len(MODELS), rows, title=table.title, caption=note)
 
 
-def _colour(ratio: float | None) -> str:
+def markdown(table: ErrorTable) -> str:
+    """The table in Markdown, below its title."""
+    return f"*{table.title}*\n\n{layout(table).markdown()}\n"
+
+
+def _color(ratio: float | None) -> str:
     if ratio is None:
         return ""
     return "green" if ratio <= 1.1 else "yellow" if ratio <= 2 else "red"
