@@ -10,15 +10,33 @@
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import stat
 import tempfile
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-__all__ = ["atomic_write", "cache_dir", "sha256", "write_json", "write_text"]
+__all__ = [
+    "atomic_write",
+    "cache_dir",
+    "open_regular",
+    "printable_path",
+    "sha256",
+    "write_json",
+    "write_text",
+]
+
+_NOT_REGULAR = {
+    stat.S_IFIFO: "it is a named pipe",
+    stat.S_IFSOCK: "it is a socket",
+    stat.S_IFCHR: "it is a device",
+    stat.S_IFBLK: "it is a device",
+}
 
 
 @contextlib.contextmanager
@@ -59,6 +77,53 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file to read bytes; an ``OSError`` that says why if it is not a regular file.
+
+    Opening a named pipe or a device may wait for ever, or do something.
+    """
+    _check_regular(os.stat(path).st_mode, path)  # noqa: PTH116 - the path may be a string
+    # Looked at again when it is open, because it may have been exchanged in between; and that must not wait.
+    flags = (
+        os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    )
+    descriptor = os.open(path, flags)
+    try:
+        _check_regular(os.fstat(descriptor).st_mode, path)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check_regular(mode: int, path: str | os.PathLike[str]) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(mode):
+        kind = _NOT_REGULAR.get(stat.S_IFMT(mode), "it is not a file")
+        raise OSError(errno.EINVAL, f"{kind}, and only regular files are read", os.fspath(path))
+
+
+def printable_path(path: str | os.PathLike[str]) -> str:
+    r"""A path as it can be shown and written anywhere: what is not UTF-8, and control characters, as escapes.
+
+    >>> printable_path("a b.png")
+    'a b.png'
+    >>> print(printable_path(os.fsdecode(b"caf\xe9\n.png")))
+    caf\xe9\x0a.png
+    """
+    return "".join(_escaped(character) for character in os.fsdecode(path))
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) not in ("Cc", "Cs"):
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as Python has it
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -187,5 +187,5 @@ def test_bad_arguments_are_named(arguments: tuple, message: str) -> None:
 
 
 def test_unknown_group() -> None:
-    with pytest.raises(ValueError, match="group takes one of bench, calibration, test, got 'training'"):
+    with pytest.raises(ValueError, match="group must be one of bench, calibration, test, got 'training'"):
         photographs("training")

@@ -13,7 +13,7 @@ from caunet import geometry
 from caunet.cli import main
 from caunet.cli.estimate import EstimateCommand
 from caunet.estimation.result import Estimate, Field
-from caunet.images.read import read_picture
+from caunet.images import read_image
 
 
 def opened(path):
@@ -32,8 +32,8 @@ def answer(a, b, model="projective", confidence=0.93):
         geometry.translate(*SHIFT),
         model,
         confidence=confidence,
-        size_a=read_picture(a, "a").size,
-        size_b=read_picture(b, "b").size,
+        size_a=read_image(a, "a").size,
+        size_b=read_image(b, "b").size,
         field=field,
         inliers=torch.arange(10) < 8,
         seconds=0.0421,
@@ -156,7 +156,7 @@ def test_bad_pictures_are_one_line_and_code_2(pictures, tmp_path, capsys):
     (tmp_path / "text.png").write_text("hello")
     Image.fromarray(np.zeros((1, 1), np.uint8)).save(tmp_path / "dot.png")
     for name, words in {
-        "text.png": "not a picture in a known format",
+        "text.png": "not an image in a known format",
         "dot.png": "too small: 1 x 1 pixels",
         "none.png": "cannot be read: No such file or directory",
         ".": "is a directory",

@@ -15,7 +15,7 @@ from tests.oracles import cifar_archives as made_up
 from caunet.data import cifar10, load_images
 from caunet.data.archives import decode_batch, decode_png
 from caunet.errors import DataError
-from caunet.images.decode import to_gray
+from caunet.images import to_gray
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_the_gray_formula_on_all_extremes_and_grays():
 
 
 def test_gray_refuses_other_arrays():
-    with pytest.raises(ValueError, match=r"rgb must be uint8 of shape \(..., 3\); got float64"):
+    with pytest.raises(ValueError, match=r"rgb must be uint8 of shape \(..., 3\), got float64"):
         to_gray(np.zeros((2, 3)))
 
 

@@ -268,8 +268,9 @@ def test_interrupting_npm_stops_it(tmp_path, cache, monkeypatch):
 # The package is entered by the side door: its front door imports torch, which takes seconds, twice.
 WORKER = """
 import sys, types, caunet
-data = sys.modules["caunet.data"] = types.ModuleType("caunet.data")
-data.__path__ = [caunet.__path__[0] + "/data"]
+for room in ("data", "images"):
+    package = sys.modules["caunet." + room] = types.ModuleType("caunet." + room)
+    package.__path__ = [caunet.__path__[0] + "/" + room]
 from caunet.data import cifar10
 expected = cifar10.Expected(int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
 cifar10.fetch(url=sys.argv[1], expected=expected)

@@ -1,6 +1,9 @@
-"""A directory of pictures: which files count, where they go, what happens to those that cannot be read."""
+"""A directory of images: which files count, where they go, what happens to those that cannot be read."""
 
+import errno
 import hashlib
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,7 +79,7 @@ def test_unusable_files_are_all_named(folder):
     with pytest.raises(DataError) as caught:
         load_images(folder)
     message = str(caught.value)
-    assert "2 pictures cannot be used" in message
+    assert "2 files or folders cannot be used" in message
     assert "--skip-bad" in message
     assert f"{broken}: cannot be read" in message
     assert f"{small}: 100 x 31 pixels, smaller than a tile of 32" in message
@@ -87,12 +90,56 @@ def test_unusable_files_are_passed_over_when_asked(folder):
     assert numbers(load_images(folder, skip_bad=True)) == whole
 
 
+def test_folders_that_cannot_be_listed_are_named_or_left_out(folder, monkeypatch):
+    """They were skipped silently, and with them the images that should have been learned from."""
+    picture(folder / "locked" / "11.png", 11)
+    real = os.scandir
+
+    def scandir(path):
+        if os.fspath(path).endswith("locked"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # changing modes would not stop a superuser
+    with pytest.raises(
+        DataError, match=r"1 files or folders(.|\n)*locked: cannot be read: Permission denied"
+    ):
+        load_images(folder)
+    assert len(load_images(folder, skip_bad=True)) > 0
+
+
+def test_names_that_are_not_utf_8_are_read_and_can_be_printed(tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9t\xe9"))
+    for number in range(10):
+        picture(folder / os.fsdecode(b"%d-\xff.png" % number), number)
+    images = load_images(folder)
+    assert len(numbers(images)) == 8
+    assert images.name.endswith(r"\xe9t\xe9")
+    for file in folder.iterdir():
+        file.write_bytes(b"broken")
+    with pytest.raises(DataError, match=r"\\xe9t\\xe9/\d-\\xff\.png: not an image") as caught:
+        load_images(folder)
+    str(caught.value).encode()
+
+
+def test_pipes_among_the_files_are_not_opened(folder):
+    before = load_images(folder).fingerprint
+    os.mkfifo(folder / "pipe.png")
+    assert load_images(folder).fingerprint == before
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "\ud800"])
+def test_impossible_names_are_value_errors(name):
+    with pytest.raises(ValueError, match="images must be one of photos, cifar10, or a directory, got"):
+        load_images(name)
+
+
 def test_a_long_list_of_unusable_files_is_cut(tmp_path):
     for number in range(40):
         (tmp_path / f"{number}.png").write_bytes(b"broken")
-    with pytest.raises(DataError, match=r"32 pictures cannot be used(.|\n)*and 12 more"):
+    with pytest.raises(DataError, match=r"32 files or folders cannot be used(.|\n)*and 12 more"):
         load_images(tmp_path)
-    with pytest.raises(DataError, match="no usable tile in 32 pictures"):
+    with pytest.raises(DataError, match="no usable tile in 32 images"):
         load_images(tmp_path, skip_bad=True)
 
 
@@ -103,12 +150,12 @@ def test_tiles_of_another_size_and_number(folder):
 
 
 def test_too_few_pictures(tmp_path):
-    with pytest.raises(DataError, match="has 0 pictures; at least two are needed"):
+    with pytest.raises(DataError, match="has 0 images; at least two are needed"):
         load_images(tmp_path)
     for number in range(2):
         picture(tmp_path / f"{number}.png", number)
     assert numbers(load_images(tmp_path)) | numbers(load_images(tmp_path, split="test")) == {0, 1}
-    with pytest.raises(DataError, match="no validation images; it takes at least two training pictures"):
+    with pytest.raises(DataError, match="no validation images; at least two training images are needed"):
         load_images(tmp_path, split="validation")
 
 

@@ -2,6 +2,8 @@
 
 import hashlib
 import socket
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ import torch
 
 from caunet.data import load_images, photos
 from caunet.data.tiles import cut
-from caunet.errors import DataError
+from caunet.errors import DataError, MissingExtraError
 from caunet.files import sha256
+from caunet.images import photograph
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def test_nothing_is_downloaded(monkeypatch):
 
 def test_every_tile_comes_from_a_photograph_of_its_own_part(sets):
     def all_tiles(names):
-        found = [cut(photos._photograph(name), tile=32, stride=8, scales=(1, 2, 3, 4)) for name in names]
+        found = [cut(photograph(name), tile=32, stride=8, scales=(1, 2, 3, 4)) for name in names]
         return sorted(tile.tobytes() for tile in np.concatenate(found))
 
     assert sorted(tile.tobytes() for tile in sets["train"].pixels.numpy()) == all_tiles(photos.TRAIN)
@@ -85,21 +88,32 @@ def test_the_set_says_what_it_is(sets):
     )
 
 
-@pytest.mark.parametrize("spec", [None, "elsewhere"])
-def test_a_missing_photograph_is_told(spec, monkeypatch, tmp_path):
-    found = None if spec is None else type("Spec", (), {"origin": str(tmp_path / "__init__.py")})
-    monkeypatch.setattr(photos.importlib.util, "find_spec", lambda _: found)
-    with pytest.raises(DataError, match=r"run: pip install .*scikit-image"):
+def test_without_scikit_image_its_extra_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "skimage", None)
+    with pytest.raises(
+        MissingExtraError, match=r"photographs needs? skimage: pip install 'caunet\[report\]'"
+    ) as caught:
+        load_images("photos")
+    assert caught.value.extra == "report"
+
+
+def test_a_missing_photograph_is_named(monkeypatch, tmp_path):
+    elsewhere = types.ModuleType("skimage")
+    elsewhere.__file__ = str(tmp_path / "__init__.py")
+    monkeypatch.setitem(sys.modules, "skimage", elsewhere)
+    with pytest.raises(
+        DataError, match=r"lacks .*astronaut\.png; run: pip install --force-reinstall scikit-image"
+    ):
         load_images("photos")
 
 
 def test_unknown_names_splits_and_options_are_refused():
     with pytest.raises(
-        ValueError, match="images must be one of photos, cifar10, or a directory; got 'imagenet'"
+        ValueError, match="images must be one of photos, cifar10, or a directory, got 'imagenet'"
     ):
         load_images("imagenet")
     with pytest.raises(
-        ValueError, match="split must be one of train, test, validation, train-fit; got 'dev'"
+        ValueError, match="split must be one of train, test, validation, train-fit, got 'dev'"
     ):
         load_images("photos", split="dev")
     with pytest.raises(TypeError, match="colour"):

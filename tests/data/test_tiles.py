@@ -81,7 +81,7 @@ def test_the_shuffle_is_by_splitmix64():
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8))
-def test_validation_begins_between_pictures_near_nine_tenths(counts):
+def test_validation_begins_between_images_near_nine_tenths(counts):
     groups = [np.full((count, 1, 1), number, np.uint8) for number, count in enumerate(counts)]
     joined, where = join(groups)
     assert np.bincount(joined.ravel()).tolist() == counts
@@ -93,9 +93,9 @@ def test_validation_begins_between_pictures_near_nine_tenths(counts):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tile": 0}, "tile must be a positive integer; got 0"),
-        ({"stride": 1.5}, "stride must be a positive integer; got 1.5"),
-        ({"limit": -1}, "limit must be a positive integer; got -1"),
+        ({"tile": 0}, "tile must be a positive integer, got 0"),
+        ({"stride": 1.5}, "stride must be a positive integer, got 1.5"),
+        ({"limit": -1}, "limit must be a positive integer, got -1"),
         ({"scales": ()}, "scales must be positive integers, at least one"),
         ({"scales": (1, 0)}, "scales must be positive integers"),
     ],

@@ -10,7 +10,7 @@ from PIL import Image
 from skimage import data
 
 from caunet.estimation import Estimator
-from caunet.images.read import PictureError
+from caunet.images import ImageError
 
 CAMERA = data.camera()[::2, ::2]
 COLOUR = data.astronaut()[::2, ::2]
@@ -80,9 +80,9 @@ def test_errors_name_the_argument(estimator, tmp_path):
     broken = np.where(CAMERA > 200, np.nan, CAMERA / 255)
     (tmp_path / "text.png").write_text("text")
     for value, kind in {
-        "nowhere.png": PictureError,
-        str(tmp_path / "text.png"): PictureError,
-        str(tmp_path): PictureError,
+        "nowhere.png": ImageError,
+        str(tmp_path / "text.png"): ImageError,
+        str(tmp_path): ImageError,
     }.items():
         with pytest.raises(kind, match=r"^b: "):
             estimator(CAMERA, value)
@@ -92,5 +92,5 @@ def test_errors_name_the_argument(estimator, tmp_path):
         estimator(CAMERA, broken)
     with pytest.raises(ValueError, match=r"^a: too small: 1 x 1"):
         estimator(CAMERA[:1, :1], CAMERA)
-    with pytest.raises(TypeError, match=r"^b takes uint8, .* got int64"):
+    with pytest.raises(TypeError, match=r"^b must be uint8, .* got int64"):
         estimator(CAMERA, CAMERA.astype(np.int64))

@@ -1,6 +1,10 @@
-"""Pictures in every form, each against a rule written down independently; bad ones are named."""
+"""Images in every form, each against a rule written down independently; bad ones are named."""
 
 import contextlib
+import io
+import os
+import pickle
+import socket
 import struct
 import warnings
 import zlib
@@ -13,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from caunet.errors import CaunetError
-from caunet.images.read import MIN_SIDE, Picture, PictureError, read_picture
+from caunet.images import MIN_SIDE, ImageError, LoadedImage, read_image
 
 RNG = np.random.default_rng(8)
 RGB = RNG.integers(0, 256, (20, 30, 3), dtype=np.uint8)
@@ -21,7 +25,7 @@ GRAY = RNG.integers(0, 256, (20, 30), dtype=np.uint8)
 
 
 def luma(rgb):
-    return 0.299 * rgb[..., 0] + 0.587 * rgb[..., 1] + 0.114 * rgb[..., 2]
+    return 0.2989 * rgb[..., 0] + 0.5870 * rgb[..., 1] + 0.1140 * rgb[..., 2]
 
 
 def same(picture, pixels):
@@ -37,21 +41,22 @@ def saved(path, image, **options):
     return path
 
 
-def test_one_picture_in_every_form(tmp_path):
+def test_one_image_in_every_form(tmp_path):
     path = saved(tmp_path / "a.png", Image.fromarray(RGB))
     forms = {
         str(path): path,
         "bytes": path.read_bytes(),
+        "file": io.BytesIO(path.read_bytes()),
         "PIL image": Image.open(path),
         "array": RGB,
         "tensor": torch.from_numpy(RGB).permute(2, 0, 1),
     }
     for source, value in forms.items():
-        picture = read_picture(value)
+        picture = read_image(value, "a")
         same(picture, RGB / 255)
         assert picture.source == source
-    assert read_picture(str(path)).source == str(path)
-    assert isinstance(read_picture(read_picture(RGB)), Picture)
+    assert read_image(str(path)).source == str(path)
+    assert isinstance(read_image(read_image(RGB)), LoadedImage)
 
 
 @pytest.mark.parametrize(
@@ -72,20 +77,20 @@ def test_one_picture_in_every_form(tmp_path):
 def test_arrays(array, expected):
     if min(expected.shape) < MIN_SIDE:
         array, expected = np.tile(array, (2, 1)), np.tile(expected, (2, 1))
-    same(read_picture(array), expected)
+    same(read_image(array), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.bool, torch.bfloat16, torch.float64])
 def test_tensors(dtype):
     largest = {torch.uint8: 255, torch.uint16: 65535}.get(dtype, 1)
     tensor = (torch.from_numpy(RGB).permute(2, 0, 1).float() / 255 * largest).to(dtype)
-    same(read_picture(tensor), tensor.permute(1, 2, 0).double().numpy() / largest)
-    same(read_picture(tensor[0]), tensor[0].double().numpy() / largest)
-    same(read_picture(tensor[:1]), tensor[0].double().numpy() / largest)
+    same(read_image(tensor), tensor.permute(1, 2, 0).double().numpy() / largest)
+    same(read_image(tensor[0]), tensor[0].double().numpy() / largest)
+    same(read_image(tensor[:1]), tensor[0].double().numpy() / largest)
 
 
 def test_a_tensor_that_learns_is_read_without_its_history():
-    picture = read_picture(torch.rand(20, 20, requires_grad=True))
+    picture = read_image(torch.rand(20, 20, requires_grad=True))
     assert not picture.gray.requires_grad
 
 
@@ -95,52 +100,53 @@ def test_a_tensor_that_learns_is_read_without_its_history():
 def test_floats_of_another_range_are_stretched(factor):
     unit = GRAY / 255
     unit[0, :2] = 0, 1
-    same(read_picture(unit * factor[0] + factor[1]), unit)
+    same(read_image(unit * factor[0] + factor[1]), unit)
 
 
-def test_a_constant_of_another_range_is_a_blank_picture():
-    same(read_picture(np.full((20, 20), 300.0)), np.zeros((20, 20)))
+def test_a_constant_of_another_range_is_a_blank_image():
+    same(read_image(np.full((20, 20), 300.0)), np.zeros((20, 20)))
 
 
 def test_opacity_lies_on_white(tmp_path):
     rgba = RNG.integers(0, 256, (20, 30, 4), dtype=np.uint8)
     share = rgba[..., 3:] / 255
     expected = rgba[..., :3] / 255 * share + (1 - share)
-    same(read_picture(rgba), expected)
-    same(read_picture(torch.from_numpy(rgba / 255).permute(2, 0, 1)), expected)
-    from_file = read_picture(saved(tmp_path / "a.png", Image.fromarray(rgba)))  # blended in whole numbers
+    same(read_image(rgba), expected)
+    same(read_image(torch.from_numpy(rgba / 255).permute(2, 0, 1)), expected)
+    from_file = read_image(saved(tmp_path / "a.png", Image.fromarray(rgba)))  # blended in whole numbers
     np.testing.assert_allclose(from_file.pixels.numpy(), expected, atol=0.51 / 255)
     with pytest.raises(
-        ValueError, match=r"b has an opacity, so its floats must lie within 0\.\.1; got 0\.\.255"
+        ValueError,
+        match=r"b has an opacity, so it must be uint8, uint16 or floats within 0\.\.1, got float64 within 0\.\.255",
     ):
-        read_picture(np.dstack([GRAY, GRAY, GRAY, np.full_like(GRAY, 255) * (GRAY > 0)]).astype(float), "b")
+        read_image(np.dstack([GRAY, GRAY, GRAY, np.full_like(GRAY, 255) * (GRAY > 0)]).astype(float), "b")
 
 
 def test_16_bit_files_keep_their_depth(tmp_path):
     # 12 bits of a camera in a 16-bit file: rounded to bytes, 17 levels would be left.
     dark = RNG.integers(0, 4096, (20, 30)).astype(np.uint16)
     for name in ("a.png", "a.tif"):
-        same(read_picture(saved(tmp_path / name, Image.fromarray(dark))), dark / 65535)
+        same(read_image(saved(tmp_path / name, Image.fromarray(dark))), dark / 65535)
 
 
 def test_palette_bilevel_and_orientation(tmp_path):
     indexed = Image.fromarray(GRAY % 4).convert("P")
     table = RNG.integers(0, 256, (256, 3), dtype=np.uint8)
     indexed.putpalette(table.tobytes())
-    same(read_picture(saved(tmp_path / "a.png", indexed)), table[np.asarray(indexed)] / 255)
-    same(read_picture(saved(tmp_path / "b.png", Image.fromarray(GRAY > 99))), (GRAY > 99).astype(float))
+    same(read_image(saved(tmp_path / "a.png", indexed)), table[np.asarray(indexed)] / 255)
+    same(read_image(saved(tmp_path / "b.png", Image.fromarray(GRAY > 99))), (GRAY > 99).astype(float))
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned clockwise
     turned = saved(tmp_path / "c.png", Image.fromarray(GRAY), exif=exif)
     for value in (turned, Image.open(turned)):
-        same(read_picture(value), np.rot90(GRAY, -1) / 255)
+        same(read_image(value, "a"), np.rot90(GRAY, -1) / 255)
 
 
 def test_of_animations_and_pages_the_first_is_taken(tmp_path):
     pages = [Image.fromarray(np.full((20, 20), v, np.uint8)) for v in (51, 204)]
     for name in ("a.gif", "a.tif", "a.webp"):
         path = saved(tmp_path / name, pages[0], save_all=True, append_images=pages[1:])
-        assert read_picture(path).gray.mean() == pytest.approx(0.2, abs=0.01)
+        assert read_image(path).gray.mean() == pytest.approx(0.2, abs=0.01)
 
 
 def _png(path, width, height):
@@ -162,32 +168,32 @@ def test_more_than_40_megapixels_are_refused_unread_and_without_warning(size, tm
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for value in (path, path.read_bytes()):
-            with pytest.raises(PictureError, match=r"^b: .*too large.*40 megapixels"):
-                read_picture(value, "b")
+            with pytest.raises(ImageError, match=r"^b: .*too large.*40 megapixels"):
+                read_image(value, "b")
     with pytest.raises(ValueError, match=r"^a: too large: 8000 x 5001 pixels, at most 40 megapixels"):
-        read_picture(np.broadcast_to(np.uint8(0), (5001, 8000)))
+        read_image(np.broadcast_to(np.uint8(0), (5001, 8000)), "a")
 
 
 def test_a_pillow_image_is_measured_before_it_is_decoded(tmp_path):
     opened = Image.open(_png(tmp_path / "a.png", 8000, 5001))
-    with opened as image, pytest.raises(PictureError, match="a: too large: 8000 x 5001"):
-        read_picture(image)
+    with opened as image, pytest.raises(ImageError, match="a: the PIL image: too large: 8000 x 5001"):
+        read_image(image, "a")
 
 
-def test_files_that_are_no_pictures_are_named(tmp_path):
+def test_files_that_are_no_images_are_named(tmp_path):
     text = tmp_path / "text.png"
     text.write_text("not a picture")
     cases = {
-        text: r"^a: .*text\.png: not a picture in a known format \(PNG, JPEG",
+        text: r"^a: .*text\.png: not an image in a known format \(PNG, JPEG",
         tmp_path / "nowhere.png": r"^a: .*nowhere\.png: cannot be read: No such file",
-        tmp_path: r"^a: .* is a directory; name one picture",
-        b"": "^a: the bytes are empty",
-        b"not a picture": "^a: the bytes: not a picture",
+        tmp_path: r"^a: .*: is a directory; name one image",
+        b"": "^a: the bytes: there are none",
+        b"not a picture": "^a: the bytes: not an image",
     }
     for value, message in cases.items():
-        with pytest.raises(PictureError, match=message):
-            read_picture(value)
-    assert issubclass(PictureError, CaunetError)
+        with pytest.raises(ImageError, match=message):
+            read_image(value, "a")
+    assert issubclass(ImageError, CaunetError)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "GIF", "WEBP", "BMP"])
@@ -196,32 +202,32 @@ def test_half_a_file_is_an_error_or_what_it_claims_to_be(kind, tmp_path):
     content = (tmp_path / "whole").read_bytes()
     half = tmp_path / "half"
     half.write_bytes(content[: len(content) // 2])
-    with pytest.raises(PictureError, match=r"^b: .*half: "):
-        read_picture(half, "b")
-    with pytest.raises(PictureError, match=r"^b: "):
-        read_picture(half.read_bytes(), "b")
+    with pytest.raises(ImageError, match=r"^b: .*half: "):
+        read_image(half, "b")
+    with pytest.raises(ImageError, match=r"^b: "):
+        read_image(half.read_bytes(), "b")
 
 
 def test_a_pillow_image_of_half_a_file(tmp_path):
     whole = saved(tmp_path / "a.png", Image.fromarray(RGB)).read_bytes()
     (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
-    message = r"^a: this PIL image cannot be read: .*truncated"
-    with Image.open(tmp_path / "half.png") as image, pytest.raises(PictureError, match=message):
-        read_picture(image)
+    message = r"^a: the PIL image: cannot be read: .*truncated"
+    with Image.open(tmp_path / "half.png") as image, pytest.raises(ImageError, match=message):
+        read_image(image, "a")
     image = Image.open(tmp_path / "a.png")
     image.close()
-    with pytest.raises(PictureError, match=r"^a: this PIL image cannot be read"):
-        read_picture(image)
+    with pytest.raises(ImageError, match=r"^a: the PIL image: cannot be read"):
+        read_image(image, "a")
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 1, 3), (15, 400), (400, 15), (0, 20), (0, 0)])
 def test_what_is_too_small_is_refused_by_name(shape, tmp_path):
     array = np.zeros(shape, np.uint8)
     with pytest.raises(ValueError, match=r"^b: too small: .* at least 16 x 16"):
-        read_picture(array, "b")
+        read_image(array, "b")
     if array.size:
-        with pytest.raises(PictureError, match=r"^b: .*a\.png: too small"):
-            read_picture(saved(tmp_path / "a.png", Image.fromarray(array)), "b")
+        with pytest.raises(ImageError, match=r"^b: .*a\.png: too small"):
+            read_image(saved(tmp_path / "a.png", Image.fromarray(array)), "b")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -229,9 +235,9 @@ def test_what_is_not_finite_is_counted(value):
     array = np.zeros((20, 20, 3))
     array[3, 4] = value
     with pytest.raises(ValueError, match=r"^b has 3 of 1200 values that are NaN or infinite"):
-        read_picture(array, "b")
+        read_image(array, "b")
     with pytest.raises(ValueError, match=r"^b has 3 of"):
-        read_picture(torch.from_numpy(array).permute(2, 0, 1).half(), "b")
+        read_image(torch.from_numpy(array).permute(2, 0, 1).half(), "b")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +249,7 @@ def test_what_is_not_finite_is_counted(value):
         GRAY.astype(object),
         GRAY.astype("datetime64[s]"),
         np.array([["a"] * 20] * 20),
-        torch.zeros(20, 20, dtype=torch.int32),
+        torch.zeros(20, 20, dtype=torch.int64),
         torch.zeros(20, 20, dtype=torch.complex64),
         None,
         3.5,
@@ -253,8 +259,8 @@ def test_what_is_not_finite_is_counted(value):
     ids=lambda value: str(getattr(value, "dtype", type(value).__name__)),
 )
 def test_wrong_types_are_type_errors_naming_the_argument(value):
-    with pytest.raises(TypeError, match=r"^b (takes|is a masked)"):
-        read_picture(value, "b")
+    with pytest.raises(TypeError, match=r"^b (must be|is a masked)"):
+        read_image(value, "b")
 
 
 @pytest.mark.parametrize(
@@ -270,8 +276,8 @@ def test_wrong_types_are_type_errors_naming_the_argument(value):
     ],
 )
 def test_wrong_shapes_are_value_errors_naming_the_argument(value, message):
-    with pytest.raises(ValueError, match=f"^b takes .*{message}"):
-        read_picture(value, "b")
+    with pytest.raises(ValueError, match=f"^b must be .*{message}"):
+        read_image(value, "b")
 
 
 @settings(deadline=None, max_examples=100)
@@ -279,6 +285,118 @@ def test_wrong_shapes_are_value_errors_naming_the_argument(value, message):
     st.binary(max_size=200),
     st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"\xff\xd8\xff", b"P5\n", b"II*\0"]),
 )
-def test_any_bytes_are_a_picture_or_a_picture_error(content, magic):
-    with contextlib.suppress(PictureError):
-        assert read_picture(magic + content).gray.isfinite().all()
+def test_any_bytes_are_an_image_or_an_image_error(content, magic):
+    with contextlib.suppress(ImageError):
+        assert read_image(magic + content).gray.isfinite().all()
+
+
+def test_an_open_file_is_read_from_where_it_stands(tmp_path):
+    path = saved(tmp_path / "a.png", Image.fromarray(RGB))
+    with path.open("rb") as file:
+        same(read_image(file), RGB / 255)
+    with pytest.raises(ImageError, match=r"^b: the file cannot be read: .*closed"):
+        read_image(file, "b")
+    with (
+        path.open(encoding="latin1") as text,
+        pytest.raises(TypeError, match=r"^b must be a file opened for bytes"),
+    ):
+        read_image(text, "b")
+    with pytest.raises(ImageError, match=r"^b: the file: there are none"):
+        read_image(io.BytesIO(), "b")
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32])
+def test_signed_whole_numbers_are_scaled_by_their_own_range(dtype):
+    hounsfield = RNG.integers(-1000, 3000, (20, 30)).astype(dtype)
+    low, high = int(hounsfield.min()), int(hounsfield.max())
+    expected = (hounsfield.astype(float) - low) / (high - low)
+    same(read_image(hounsfield), expected)
+    same(read_image(torch.from_numpy(hounsfield)), expected)
+    limits = np.iinfo(dtype)
+    extreme = np.where(GRAY > 99, limits.max, limits.min).astype(dtype)
+    same(read_image(extreme), (GRAY > 99).astype(float))
+
+
+def test_float_files_and_pillow_floats_are_read_as_floats(tmp_path):
+    unit = RNG.random((20, 30), np.float32)
+    same(read_image(Image.fromarray(unit)), unit)
+    same(read_image(saved(tmp_path / "a.tif", Image.fromarray(unit))), unit)
+    spread = (unit - unit.min()) / (unit.max() - unit.min())
+    same(read_image(saved(tmp_path / "b.tif", Image.fromarray(unit * 4000 - 1000))), spread)
+    unit[3, 4] = np.inf
+    with pytest.raises(ImageError, match=r"^b: the PIL image has 1 of 600 values that are NaN or infinite"):
+        read_image(Image.fromarray(unit), "b")
+    with pytest.raises(ImageError, match=r"^b: .*c\.tif has 1 of 600"):
+        read_image(saved(tmp_path / "c.tif", Image.fromarray(unit)), "b")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (lambda: torch.eye(20).to_sparse(), "got a sparse_coo one; convert it: .to_dense"),
+        (lambda: torch.eye(20).to_sparse_csr(), "got a sparse_csr one"),
+        (lambda: torch.eye(20).to_mkldnn(), "got a _mkldnn one"),
+        (lambda: torch.zeros(20, 20, device="meta"), "on the device 'meta'"),
+        (
+            lambda: torch.quantize_per_tensor(torch.eye(20), 0.1, 0, torch.quint8),
+            "quantized tensor; convert it: .dequantize",
+        ),
+        (lambda: torch.nested.nested_tensor([torch.eye(20)], layout=torch.jagged), "got a nested one"),
+        (lambda: torch.eye(20).to(torch.float8_e4m3fn), "got float8_e4m3fn"),
+    ],
+    ids=["sparse", "csr", "mkldnn", "meta", "quantized", "nested", "float8"],
+)
+@pytest.mark.filterwarnings("ignore")  # torch warns that these kinds of tensors are new, or going away
+def test_unusual_tensors_are_refused_by_name(tensor, message):
+    with pytest.raises(TypeError, match=f"^b .*{message}"):
+        read_image(tensor(), "b")
+
+
+def test_only_regular_files_are_opened(tmp_path):
+    """Opening a pipe would wait for a writer; reading a device may never end."""
+    os.mkfifo(tmp_path / "pipe.png")
+    listening = socket.socket(socket.AF_UNIX)
+    with listening, contextlib.chdir(tmp_path):
+        listening.bind("socket.png")
+        for path, what in {
+            "pipe.png": "a named pipe",
+            "socket.png": "a socket",
+            "/dev/zero": "a device",
+        }.items():
+            with pytest.raises(
+                ImageError, match=f"^b: {path}: cannot be read: it is {what}, and only regular files"
+            ):
+                read_image(path, "b")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("x" * 5000, "^b: x+: cannot be read: the path is too long"),
+        ("a\0b.png", r"^b: a\\x00b\.png: cannot be read: .*null"),
+        (os.fsdecode(b"caf\xe9.png"), r"^b: caf\\xe9\.png: cannot be read: No such file"),
+        ("\ud800.png", r"^b: \\ud800\.png: cannot be read: "),
+        ("", "^b: : cannot be read: No such file"),
+    ],
+    ids=["long", "nul", "not utf-8", "surrogate", "empty"],
+)
+def test_impossible_paths_are_image_errors_that_can_be_printed(path, message):
+    with pytest.raises(ImageError, match=message) as caught:
+        read_image(path, "b")
+    str(caught.value).encode()
+
+
+def test_names_that_are_not_utf_8_are_read(tmp_path):
+    path = saved(tmp_path / "a.png", Image.fromarray(RGB))
+    odd = os.fsencode(tmp_path) + b"/caf\xe9.png"
+    path.rename(os.fsdecode(odd))
+    found = read_image(os.fsdecode(odd))
+    same(found, RGB / 255)
+    assert found.source.endswith("caf\\xe9.png")
+
+
+def test_image_errors_have_fields_and_can_be_pickled():
+    with pytest.raises(ImageError) as caught:
+        read_image(b"nothing", "b")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.name, again.reason) == ("b: the bytes", str(again).removeprefix("b: the bytes: "))

@@ -217,7 +217,7 @@ BAD_FORMS = {
     "no file": ({}, {"model": "affine"}, "a is missing"),
     "one file": (parts(a=SMALL), {}, "b is missing"),
     "empty": (parts(a=SMALL, b=b""), {}, "b is an empty file"),
-    "text": (parts(a=b"hello", b=SMALL), {}, "a: not a picture in a known format"),
+    "text": (parts(a=b"hello", b=SMALL), {}, "a: not an image in a known format"),
     "cut short": (parts(a=SMALL, b=SMALL[:2000]), {}, "b: cannot be read"),
     "bomb": (parts(a=bomb(30_000, 30_000), b=SMALL), {}, "a: too large; at most 24 mega"),
     "smaller bomb": (
@@ -232,7 +232,7 @@ BAD_FORMS = {
         {},
         "a: too small beside the other picture, which has to be reduced 3 times",
     ),
-    "SVG": (parts(a=b"<svg xmlns='x'/>", b=SMALL), {}, "a: not a picture"),
+    "SVG": (parts(a=b"<svg xmlns='x'/>", b=SMALL), {}, "a: not an image"),
     "model": (parts(a=SMALL, b=SMALL), {"model": "magic"}, "model must be one of translation, eu"),
     "path": (parts(a=SMALL), {"b": "/etc/passwd"}, "b must be a file"),
     "model as a file": (parts(a=SMALL, b=SMALL, model=b"affine"), {}, "Too many files"),
@@ -308,4 +308,4 @@ def test_the_command_line_asks_the_server(server, tmp_path, capsys):
     assert Image.open(io.BytesIO(Path(aligned).read_bytes())).size == (256, 256)
     Path(paths[1]).write_bytes(b"no picture")
     assert main(["estimate", *paths, "--server", server]) == 2
-    assert "cannot use these pictures: b: not a picture" in capsys.readouterr().err
+    assert "cannot use these pictures: b: not an image" in capsys.readouterr().err

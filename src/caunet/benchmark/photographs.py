@@ -5,15 +5,13 @@ training: the registration network learns from CIFAR-10.
 """
 
 import functools
-import importlib.util
 from pathlib import Path
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from caunet.errors import DataError
-from caunet.images.decode import read_image
+from caunet.images import photograph
 
 __all__ = ["GROUPS", "Group", "photographs"]
 
@@ -53,14 +51,10 @@ def photographs(group: Group) -> dict[str, Tensor]:
     {'chelsea': (300, 451), 'page': (191, 384)}
     """
     if group not in GROUPS:
-        raise ValueError(f"group takes one of {', '.join(get_args(Group))}, got {group!r}")
+        raise ValueError(f"group must be one of {', '.join(get_args(Group))}, got {group!r}")
     return {Path(name).stem: _photograph(name) for name in GROUPS[group]}
 
 
 @functools.cache
 def _photograph(name: str) -> Tensor:
-    # Found without importing scikit-image, which takes longer than reading it.
-    spec = importlib.util.find_spec("skimage")
-    if spec is None or spec.origin is None:
-        raise DataError("the photographs are in scikit-image; run: pip install scikit-image")
-    return torch.from_numpy(read_image(Path(spec.origin).parent / "data" / name)).to(torch.float32) / 255
+    return torch.from_numpy(photograph(name)).to(torch.float32) / 255

@@ -12,7 +12,8 @@ from typing import Any
 
 from caunet.errors import CaunetError
 from caunet.estimation.result import Estimate
-from caunet.images.read import PictureError
+from caunet.files import open_regular, printable_path
+from caunet.images import ImageError
 
 __all__ = ["ServerError", "estimate_remotely", "multipart"]
 
@@ -63,9 +64,11 @@ def _address(server: str) -> str:
 
 def _content(path: Path, argument: str) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise PictureError(f"{argument}: {path}: cannot be read: {error.strerror or error}") from error
+        with open_regular(path) as file:
+            return file.read()
+    except (OSError, ValueError) as error:  # ValueError: a path that cannot exist
+        why = getattr(error, "strerror", None) or error
+        raise ImageError(f"{argument}: {printable_path(path)}", f"cannot be read: {why}") from error
 
 
 def _post(request: urllib.request.Request, server: str, timeout: float) -> bytes:

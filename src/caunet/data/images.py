@@ -19,6 +19,7 @@ import torch
 
 from caunet.data import cifar10, folder, photos
 from caunet.errors import DataError
+from caunet.files import printable_path
 
 __all__ = ["SPLITS", "ImageSet", "fingerprint", "load_images"]
 
@@ -79,15 +80,15 @@ def fingerprint(pixels: torch.Tensor) -> str:
 def load_images(
     name: str | os.PathLike[str], split: str = "train", *, skip_bad: bool = False, **options: Any
 ) -> ImageSet:
-    """The images called ``name``: ``"photos"``, ``"cifar10"``, or the path of a directory of pictures.
+    """The images called ``name``: ``"photos"``, ``"cifar10"``, or the path of a directory of images.
 
     ``split``: ``"train"``, ``"test"``, or the two parts of the training images, ``"train-fit"`` (about the
-    first 90 %) and ``"validation"`` (the rest; a photograph is never in both). ``skip_bad`` leaves out pictures
-    of a directory that cannot be read. ``options`` go to the source: ``tile``, ``stride`` and ``scales`` for
-    photos and directories.
+    first 90 %) and ``"validation"`` (the rest; a photograph is never in both). ``skip_bad`` leaves out files
+    and folders of a directory that cannot be read. ``options`` go to the source: ``tile``,
+    ``stride`` and ``scales`` for photos and directories.
     """
     if split not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}; got {split!r}")
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     loader, shown = _find_loader(name, skip_bad)
     pixels, cut = loader(training=split != "test", **options)
     if split == "train-fit":
@@ -95,7 +96,7 @@ def load_images(
     elif split == "validation":
         pixels = pixels[cut:]
     if len(pixels) == 0:
-        raise DataError(f"{shown}: no {split} images; it takes at least two training pictures")
+        raise DataError(f"{shown}: no {split} images; at least two training images are needed")
     return ImageSet(torch.from_numpy(pixels), shown, split)
 
 
@@ -105,7 +106,14 @@ def _find_loader(
     if isinstance(name, str) and name in _LOADERS:
         return _LOADERS[name], name
     path = Path(name)
-    if path.is_dir():
-        return lambda **options: folder.load(path, skip_bad=skip_bad, **options), str(path)
+    if _is_folder(path):
+        return lambda **options: folder.load(path, skip_bad=skip_bad, **options), printable_path(path)
     known = ", ".join(_LOADERS)
-    raise ValueError(f"images must be one of {known}, or a directory; got {os.fspath(name)!r}")
+    raise ValueError(f"images must be one of {known}, or a directory, got {printable_path(name)!r}")
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # too long, or with characters that no path can have
+        return False

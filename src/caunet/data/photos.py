@@ -1,18 +1,15 @@
 """The embedded images: photographs that come inside scikit-image's package, so nothing has to be fetched.
 
-Which ones, and why not the others, is told in docs/data.md. No photograph is in both train and test.
+docs/data.md says which ones, and why not the others. No photograph is in both train and test.
 """
 
-import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from caunet.data.tiles import check_options, cut, join
-from caunet.errors import DataError
-from caunet.images.decode import read_image
+from caunet.images import photograph
 
 __all__ = ["TEST", "TRAIN", "load"]
 
@@ -41,18 +38,7 @@ def load(
     stride = max(1, tile // 4) if stride is None else stride
     check_options(tile, stride, scales)
     groups = [
-        cut(_photograph(name), tile=tile, stride=stride, scales=scales)
+        cut(photograph(name), tile=tile, stride=stride, scales=scales)
         for name in (TRAIN if training else TEST)
     ]
     return join(groups)
-
-
-def _photograph(name: str) -> npt.NDArray[np.uint8]:
-    # Found without importing scikit-image, which would take longer than everything else here.
-    spec = importlib.util.find_spec("skimage")
-    if spec is None or spec.origin is None:
-        raise DataError("the embedded photographs are in scikit-image; run: pip install scikit-image")
-    path = Path(spec.origin).parent / "data" / name
-    if not path.is_file():
-        raise DataError(f"scikit-image lacks {path}; run: pip install --force-reinstall scikit-image")
-    return read_image(path)

@@ -1,9 +1,9 @@
-"""Square tiles from pictures at several scales, by integer arithmetic only: the same bytes on every machine.
+"""Square tiles from images at several scales, by integer arithmetic only: the same bytes on every machine.
 
->>> picture = np.arange(64, dtype=np.uint8).reshape(8, 8)
->>> shrink(picture, 4).tolist()
+>>> image = np.arange(64, dtype=np.uint8).reshape(8, 8)
+>>> shrink(image, 4).tolist()
 [[14, 18], [46, 50]]
->>> cut(picture, tile=4, stride=4, scales=(1, 2)).shape
+>>> cut(image, tile=4, stride=4, scales=(1, 2)).shape
 (5, 4, 4)
 """
 
@@ -21,13 +21,13 @@ def check_options(tile: int, stride: int, scales: Sequence[int], limit: int | No
     """Refuse options that make no tiles, by name."""
     for name, value in (("tile", tile), ("stride", stride), ("limit", 1 if limit is None else limit)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a positive integer; got {value!r}")
+            raise ValueError(f"{name} must be a positive integer, got {value!r}")
     if len(scales) == 0 or any(isinstance(s, bool) or not isinstance(s, int) or s < 1 for s in scales):
-        raise ValueError(f"scales must be positive integers, at least one; got {scales!r}")
+        raise ValueError(f"scales must be positive integers, at least one, got {scales!r}")
 
 
 def shrink(gray: npt.NDArray[np.uint8], factor: int) -> npt.NDArray[np.uint8]:
-    """``gray`` (H, W), each ``factor`` x ``factor`` block replaced by its rounded mean; rests are cut."""
+    """``gray`` (H, W), each ``factor`` x ``factor`` block replaced by its rounded mean; what remains is cut off."""
     height, width = gray.shape[0] // factor, gray.shape[1] // factor
     blocks = gray[: height * factor, : width * factor].reshape(height, factor, width, factor)
     sums = blocks.sum(axis=(1, 3), dtype=np.uint32)
@@ -46,7 +46,7 @@ def cut(
 ) -> npt.NDArray[np.uint8]:
     """Tiles (N, tile, tile) of ``gray`` (H, W), shrunk by each of ``scales``, one every ``stride`` pixels.
 
-    At most ``limit`` places are looked at, spread over the picture and its scales. Tiles whose standard
+    At most ``limit`` places are looked at, spread over the image and its scales. Tiles whose standard
     deviation is below 4 gray levels are left out.
     """
     sizes = [(gray.shape[0] // s, gray.shape[1] // s) for s in scales]
@@ -92,10 +92,10 @@ def shuffled(count: int) -> npt.NDArray[np.int64]:
 
 
 def join(groups: Sequence[npt.NDArray[np.uint8]]) -> tuple[npt.NDArray[np.uint8], int]:
-    """All tiles of all pictures, and where validation begins: at the border between pictures nearest to 90 %.
+    """All tiles of all images, and where validation begins: at the border between images nearest to 90 %.
 
-    Both parts are shuffled within themselves, because neighbours in a picture overlap and a batch of
-    consecutive images should not be one place seen ten times. One picture alone is not divided.
+    Both parts are shuffled within themselves, because neighbors in an image overlap and a batch of
+    consecutive tiles should not be one place seen ten times. One image alone is not divided.
     """
     ends = np.cumsum([len(group) for group in groups])
     borders = ends[:-1] if len(ends) > 1 else ends

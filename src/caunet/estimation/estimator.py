@@ -24,7 +24,7 @@ from caunet.estimation.confidence import confidence
 from caunet.estimation.evidence import FAR
 from caunet.estimation.register import Registration, register
 from caunet.estimation.result import MODELS, Estimate, Field
-from caunet.images.read import read_picture
+from caunet.images import read_image
 from caunet.models import RelationNetwork, load_weights
 
 __all__ = ["Estimator", "estimate", "estimate_many"]
@@ -66,10 +66,10 @@ class Estimator:
             raise ValueError(f"network takes one whose first two outputs are a shift, got task {network!r}")
 
     def __call__(self, a: Any, b: Any) -> Estimate:
-        """How picture ``b`` is related to picture ``a``: anything :func:`read_picture` reads."""
+        """How picture ``b`` is related to picture ``a``: anything :func:`read_image` reads."""
         started = time.perf_counter()
-        first = read_picture(a, "a", device=self.device)
-        second = read_picture(b, "b", device=self.device)
+        first = read_image(a, "a", device=self.device)
+        second = read_image(b, "b", device=self.device)
         with torch.inference_mode(), _threads(self.threads):
             found = register(first.gray, second.gray, self.network, self.model)
         field, inliers = _field(found)

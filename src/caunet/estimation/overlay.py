@@ -13,8 +13,7 @@ from torch import Tensor
 from caunet.estimation.resample import lay
 from caunet.estimation.result import Estimate
 from caunet.files import atomic_write
-from caunet.images.decode import SUFFIXES
-from caunet.images.read import read_picture
+from caunet.images import SUFFIXES, read_image
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -45,7 +44,7 @@ def overlay(
     """
     from PIL import Image, ImageDraw
 
-    first, second = read_picture(a, "a"), read_picture(b, "b")
+    first, second = read_image(a, "a"), read_image(b, "b")
     if first.size != estimate.size_a:
         raise ValueError(f"a takes the picture that was compared, {estimate.size_a}; got {first.size}")
     if not 0 <= margin <= 10:

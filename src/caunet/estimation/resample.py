@@ -48,7 +48,7 @@ def lay(
     from PIL import Image
 
     if isinstance(picture, str | os.PathLike):
-        from caunet.images.read import read_upright
+        from caunet.images import read_upright
 
         picture = read_upright(picture, "b")
     if isinstance(picture, Image.Image):

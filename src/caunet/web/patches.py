@@ -1,9 +1,7 @@
 """Photographs to look at, and pairs of patches cut out of them as the networks know them from training."""
 
 import functools
-import importlib.util
 import io
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +9,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from caunet import tasks
+from caunet import images, tasks
 from caunet.data.lookup import Canvas, bilinear, crop, pad, to_bytes
 from caunet.data.protocols import Text
-from caunet.errors import DataError
-from caunet.images.decode import read_image, to_gray
 
 __all__ = [
     "PATCH",
@@ -56,16 +52,13 @@ PHOTOGRAPHS = {
 @functools.cache
 def photograph(name: str) -> npt.NDArray[np.uint8]:
     """The photograph as RGB bytes (H, W, 3), as shown; KeyError if there is none of that name."""
-    spec = importlib.util.find_spec("skimage")
-    if spec is None or spec.origin is None:
-        raise DataError("the photographs are in scikit-image; run: pip install scikit-image")
-    return shown(read_image(Path(spec.origin).parent / "data" / PHOTOGRAPHS[name], rgb=True))
+    return shown(images.photograph(PHOTOGRAPHS[name], rgb=True))
 
 
 @functools.cache
 def gray_photograph(name: str) -> npt.NDArray[np.uint8]:
     """The same in gray, (H, W)."""
-    return to_gray(photograph(name))
+    return images.to_gray(photograph(name))
 
 
 @functools.cache

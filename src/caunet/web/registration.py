@@ -16,7 +16,7 @@ from caunet import geometry
 from caunet.estimation.describe import confidence_word
 from caunet.estimation.estimator import Estimator
 from caunet.estimation.result import MODELS, Estimate, Field
-from caunet.images.read import MIN_SIDE
+from caunet.images import MIN_SIDE
 from caunet.web.uploads import FieldError, Form, read_upload, upload_size
 
 __all__ = ["LONGEST", "relate"]

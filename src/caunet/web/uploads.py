@@ -12,8 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from caunet.images.decode import FORMATS
-from caunet.images.read import Picture, PictureError, read_picture
+from caunet.images import FORMATS, ImageError, LoadedImage, read_image
 from caunet.web.limits import MAX_BODY
 
 __all__ = ["MAX_PIXELS", "FieldError", "Form", "read_form", "read_upload", "upload_size"]
@@ -63,13 +62,13 @@ def _check_field(name: str, value: Any, files: tuple[str, ...], fields: tuple[st
         raise FieldError(f"{name} must be {'a file' if name in files else 'text, not a file'}.")
 
 
-def read_upload(form: Form, name: str) -> Picture:
+def read_upload(form: Form, name: str) -> LoadedImage:
     """The picture in the field ``name``."""
     upload_size(form, name)
     try:
         with torch.inference_mode():
-            return read_picture(form[name], name)
-    except (PictureError, ValueError) as error:
+            return read_image(form[name], name)
+    except (ImageError, ValueError) as error:
         # The reader names what it got, "bytes"; whoever sent a file knows only the field.
         text = re.sub(rf"^{name}: (the )?bytes: ", f"{name}: ", str(error))
         raise FieldError(_sentence(text)) from error
