@@ -13,7 +13,7 @@ from torch import Tensor
 
 from caunet.images import photograph
 
-__all__ = ["GROUPS", "Group", "photographs"]
+__all__ = ["GROUPS", "Group", "colored", "photographs"]
 
 Group = Literal["bench", "calibration", "test"]
 
@@ -58,3 +58,17 @@ def photographs(group: Group) -> dict[str, Tensor]:
 @functools.cache
 def _photograph(name: str) -> Tensor:
     return torch.from_numpy(photograph(name)).to(torch.float32) / 255
+
+
+def colored(group: Group) -> dict[str, Tensor]:
+    """The same photographs with their colors: (3, H, W), or (H, W) where there are none; float32 from 0 to 1.
+
+    >>> {name: tuple(photo.shape) for name, photo in colored("test").items()}
+    {'chelsea': (3, 300, 451), 'page': (191, 384)}
+    """
+    found = {}
+    for name in GROUPS[group]:
+        gray = photographs(group)[Path(name).stem]
+        rgb = torch.from_numpy(photograph(name, rgb=True)).permute(2, 0, 1).to(torch.float32) / 255
+        found[Path(name).stem] = gray if bool((rgb == rgb[:1]).all()) else rgb
+    return found
