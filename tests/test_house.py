@@ -33,7 +33,7 @@ ALLOWED = {
     "training": {"models", "data", "metrics", "optim", "evaluation", "tasks"},
     "estimation": {"images", "models", "geometry", "tasks", "data"},
     "execution": set(),
-    "stacks": set(),
+    "stacks": {"geometry"},
     "export": {"models", "tasks"},
     "benchmark": {"images", "estimation", "geometry", "data", "metrics"},
     "reproduction": {"training", "models", "data", "metrics", "evaluation", "tasks", "baselines", "geometry"},

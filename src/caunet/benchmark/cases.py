@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.benchmark.frames import draw_homography, square, take, uniform
+from caunet.benchmark.frames import draw_homography, take, uniform
 from caunet.benchmark.pairs import generator_for
 from caunet.benchmark.photographs import Group, colored
 from caunet.errors import DataError
@@ -53,7 +53,7 @@ def relative_error(found: Tensor, case: Case) -> float:
     For images of one scale that is a share of a's diagonal. Infinite if a corner is carried to nowhere.
     """
     height, width = case.a.shape[:2]
-    corners = torch.tensor([[0.0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]]).double()
+    corners: Tensor = geometry.corners((height, width))
     there = geometry.apply(case.truth.double(), corners)
     gap = geometry.apply(found.double(), corners) - there
     diagonal = 0.5 * float((there[0] - there[2]).norm() + (there[1] - there[3]).norm())
@@ -197,7 +197,8 @@ def _moved(photo: Tensor, generator: torch.Generator, motion: float = 0.08) -> t
     """Two views of a photograph, gray (H, W) or colored (C, H, W), whose corners move by up to ± ``motion``."""
     channels = photo[None] if photo.ndim == 2 else photo
     H = draw_homography(motion, _SIDE, generator)
-    corners = torch.cat([square(_SIDE), geometry.apply(geometry.invert(H), square(_SIDE))])
+    frame_corners: Tensor = geometry.corners((_SIDE, _SIDE))
+    corners = torch.cat([frame_corners, geometry.apply(geometry.invert(H), frame_corners)])
     low, extent = corners.amin(0), corners.amax(0) - corners.amin(0)
     height, width = channels.shape[-2:]
     scale = min((width - 5) / float(extent[0]), (height - 5) / float(extent[1]))

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from caunet import geometry
+
 __all__ = ["Relation", "reconcile"]
 
 Matrix = npt.NDArray[np.float64]
@@ -73,10 +75,10 @@ def reconcile(
     system = _System(count, relations, generators, points, fixed)
     for _ in range(_STEPS):
         step = system.step(poses)
-        poses = _normalized(poses @ (np.eye(3) + np.einsum("nk,kij->nij", step, generators)))
+        poses = geometry.normalize(poses @ (np.eye(3) + np.einsum("nk,kij->nij", step, generators)))
         if np.abs(np.einsum("pk,nk->np", system.jacobian, step)).max() < _SMALL:
             break
-    poses = _normalized(np.linalg.inv(poses[fixed]) @ poses)
+    poses = geometry.normalize(np.linalg.inv(poses[fixed]) @ poses)
     return poses, system.trust
 
 
@@ -107,7 +109,7 @@ def chain(count: int, relations: Sequence[Relation], fixed: int = 0) -> Matrix:
         for entry in beside[frame]:
             if entry[1] not in reached:
                 heapq.heappush(queue, entry)
-    return _normalized(poses)
+    return geometry.normalize(poses)
 
 
 class _System:
@@ -134,9 +136,7 @@ class _System:
 
     def _displacements(self, matrices: Matrix) -> Matrix:
         """How far matrices (..., 3, 3) move the points: (..., 2 P)."""
-        homogeneous = np.concatenate([self.points, np.ones((len(self.points), 1))], 1)
-        moved = homogeneous @ np.swapaxes(matrices, -1, -2)
-        difference: Matrix = moved[..., :2] / moved[..., 2:] - self.points
+        difference: Matrix = geometry.apply(matrices, self.points) - self.points
         return difference.reshape(*matrices.shape[:-2], -1)
 
     def step(self, poses: Matrix) -> Matrix:
@@ -182,8 +182,3 @@ class _System:
             previous, product = product, float((residual * prepared).sum())
             direction = prepared + (product / previous) * direction
         return solution
-
-
-def _normalized(poses: Matrix) -> Matrix:
-    normalized: Matrix = poses / poses[..., 2:, 2:]
-    return normalized
