@@ -22,7 +22,7 @@ from caunet.benchmark.frames import draw_homography, take, uniform
 from caunet.benchmark.pairs import generator_for
 from caunet.benchmark.photographs import Group, colored
 from caunet.errors import DataError
-from caunet.images.decode import read_image
+from caunet.images import read_uint8
 
 __all__ = ["OXFORD", "STRESS", "Case", "oxford_cases", "relative_error", "stress_cases"]
 
@@ -69,10 +69,10 @@ def oxford_cases(folder: Path) -> Iterator[Case]:
         first = folder / sequence / "img1.png"
         if not first.exists():
             continue
-        a = read_image(first)
+        a = read_uint8(first)
         for k in range(2, 7):
             truth = _storage_matrix(folder / sequence / f"H1to{k}p.xml")
-            yield Case(sequence, f"1-{k}", a, read_image(folder / sequence / f"img{k}.png"), truth)
+            yield Case(sequence, f"1-{k}", a, read_uint8(folder / sequence / f"img{k}.png"), truth)
 
 
 def _storage_matrix(path: Path) -> Tensor:
