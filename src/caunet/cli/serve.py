@@ -1,19 +1,21 @@
 """``caunet serve``: the page and its API on this machine."""
 
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from types import ModuleType
+from typing import Annotated
 
 import tyro
+
+from caunet.extras import require
 
 __all__ = ["Serve"]
 
 
 @dataclass(frozen=True)
 class Serve:
-    """Open a local page where relations can be seen, and two pictures aligned; with an API for programs.
+    """Open a local page that shows what the networks infer and aligns two images; with an API for programs.
 
     Only this machine can reach it unless --host says otherwise. Nothing is stored, nothing is fetched from elsewhere.
     Ctrl-C ends it.
@@ -30,75 +32,53 @@ class Serve:
     weights: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Show the networks in this folder (MODEL-TASK.safetensors) instead of those that come with the package."""
     time_limit: float = 30.0
-    """Seconds a computation may take."""
+    """Seconds a computation may take; then it is stopped."""
+    allowed_host: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME")] = ()
+    """Host names by which browsers may reach it, beside localhost and --host (behind a proxy, its public name)."""
 
     def run(self) -> int:
         """Listen until interrupted."""
         self._check()
-        create_app, uvicorn = _import()
-        app = create_app(weights=self.weights, seconds=self.time_limit, warm=True)
-        listening = _listen(self.host, self.port)
+        web = _import()
+        app = web.app.create_app(
+            weights=self.weights,
+            seconds=self.time_limit,
+            allowed_hosts=(self.host, *self.allowed_host),
+            warm=True,
+        )
+        listening = web.server.listen(self.host, self.port)
         url = _url(self.host, listening.getsockname()[1])
         print(f"caunet is at {url}", flush=True)
         if not _is_loopback(listening.getsockname()[0]):
             print("caunet: other machines can reach it, and there is no password", file=sys.stderr)
         if self.open:
             _open_browser(url)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=75,  # longer than clients do: who reuses one as it is closed sees it fail
-            timeout_graceful_shutdown=3,
-        )
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            web.server.Server(app, before_end=app.state.computations.close).run(sockets=[listening])
         except KeyboardInterrupt:  # how a server is meant to end
             pass
         finally:
             listening.close()
+            app.state.computations.close()
         return 0
 
     def _check(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ValueError(f"--port takes a number within 0..65535; got {self.port}")
+            raise ValueError(f"--port must be within 0..65535, got {self.port}")
         if not 0 < self.time_limit < float("inf"):
-            raise ValueError(f"--time-limit takes a positive number of seconds; got {self.time_limit}")
+            raise ValueError(f"--time-limit must be a positive number of seconds, got {self.time_limit}")
         if self.weights is not None and not self.weights.is_dir():
-            raise ValueError(f"--weights takes a folder; there is none at {self.weights}")
+            raise ValueError(f"--weights must be a folder, and there is none at {self.weights}")
 
 
-def _import() -> tuple[Any, Any]:
-    from caunet.extras import require
+def _import() -> ModuleType:
+    """caunet.web, or the name of the extra that brings what it needs."""
+    for module in ("fastapi", "uvicorn", "h11", "python_multipart"):
+        require(module, "web", "caunet serve")
+    import caunet.web.app
+    import caunet.web.server
 
-    uvicorn = require("uvicorn", "web", "the page")
-    for module in ("fastapi", "python_multipart"):
-        require(module, "web", "the page")
-    from caunet.web import create_app
-
-    return create_app, uvicorn
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Bound here rather than by uvicorn: a port in use is a message, and the URL is known before it runs."""
-    from caunet.errors import CaunetError
-
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind(address)
-            listening.listen(128)
-        except BaseException:
-            listening.close()
-            raise
-    except OSError as error:
-        raise CaunetError(
-            f"cannot listen at {host} port {port}: {error.strerror or error}; try another --port"
-        ) from error
-    return listening
+    return caunet.web
 
 
 def _url(host: str, port: int) -> str:

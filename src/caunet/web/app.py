@@ -1,52 +1,48 @@
 """The application: routes, and one form for everything that goes wrong.
 
-Nothing is stored: bodies, pictures and answers live in memory while a request is answered. No request can name a path
+Nothing is stored: bodies, images and answers live in memory while a request is answered. No request can name a path
 or an address for the server to read.
 """
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import fastapi
-import torch
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 import caunet
 from caunet import tasks
-from caunet.errors import CaunetError
-from caunet.estimation.estimator import Estimator
 from caunet.estimation.result import MODELS
 from caunet.web import bodies, documentation, infer_route, schemas
-from caunet.web.inference import infer
-from caunet.web.jobs import BusyError, Computations, TooLongError
-from caunet.web.limits import MAX_BODY, BodyLimit, OwnPagesOnly, StrictHeaders
+from caunet.web.jobs import Computations
+from caunet.web.limits import MAX_BODY, BodyLimit, KnownHostsOnly, OwnPagesOnly, StrictHeaders
 from caunet.web.networks import NETWORKS, TASKS, Networks
-from caunet.web.patches import PATCH, PHOTOGRAPHS, gray_photograph, photograph, photograph_png
-from caunet.web.registration import relate
-from caunet.web.uploads import FieldError, read_form
+from caunet.web.patches import PHOTOGRAPHS, photograph, photograph_png
+from caunet.web.refusals import Refused
 
 __all__ = ["create_app"]
 
 STATIC = Path(__file__).parent / "static"
-_ABOUT = "Learn how two images are related, and tell. Everything is computed here, and nothing is stored."
+_ABOUT = (
+    "Estimates the transformation between two images. Everything is computed here, and nothing is stored."
+)
 
 
 class _App(FastAPI):
     """FastAPI inside of the limits, so that they hold for its own errors too."""
 
     max_body: int = MAX_BODY
+    allowed_hosts: tuple[str, ...] = ()
 
     def build_middleware_stack(self) -> ASGIApp:
         limited = BodyLimit(super().build_middleware_stack(), limit=self.max_body)
-        return StrictHeaders(OwnPagesOnly(limited))
+        return StrictHeaders(KnownHostsOnly(OwnPagesOnly(limited), allowed=self.allowed_hosts))
 
 
 def create_app(
@@ -56,27 +52,31 @@ def create_app(
     queue: int | None = None,
     seconds: float = 30.0,
     max_body: int = MAX_BODY,
+    allowed_hosts: Iterable[str] = (),
     warm: bool = False,
 ) -> FastAPI:
     """The page and its API as an ASGI application.
 
     Args:
         weights: a folder of ``MODEL-TASK.safetensors``; the networks that come with the package if not given.
-        workers: computations at once; as many as cores if not given.
-        queue: requests that may wait for a place; four times the workers if not given.
+        workers: computations at once, each in a process; as many as cores if not given.
+        queue: requests that may wait for a worker; four times the workers if not given.
         seconds: the time limit of a computation.
         max_body: largest body of a request in bytes.
-        warm: load all networks and photographs at the start, so that the first request is as fast as any.
+        allowed_hosts: host names that requests may be addressed to, beside localhost and the server's address.
+        warm: start the workers and load all networks and photographs at the start, not with the first request.
     """
-    computations, networks = Computations(workers, queue, seconds), Networks(weights)
+    options = {"weights": None if weights is None else str(weights.resolve()), "warm": warm}
+    computations = Computations(
+        "caunet.web.answers:setup", options, workers=workers, queue=queue, seconds=seconds
+    )
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.create_task(computations.run(_warm, networks)) if warm else None
+        if warm:
+            computations.start()
         yield
-        if warming is not None:
-            warming.cancel()
-        computations.close()
+        app.state.computations.close()
 
     app = _App(
         title="caunet",
@@ -86,25 +86,13 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.max_body = max_body
+    app.max_body, app.allowed_hosts = max_body, tuple(allowed_hosts)
     app.state.computations = computations
     _add_errors(app)
-    _add_api(app, networks)
-    _add_computing(app, networks, computations)
+    _add_api(app, Networks(weights))
+    _add_computing(app)
     _add_page(app)
     return app
-
-
-def _warm(networks: Networks) -> None:
-    """Everything that is loaded once, and used once; what cannot be loaded is told to whoever asks for it."""
-    with contextlib.suppress(CaunetError, ValueError):
-        for name in PHOTOGRAPHS:
-            photograph(name)
-        patch = torch.from_numpy(gray_photograph("astronaut")[:PATCH, :PATCH].copy()) / 255
-        for task in TASKS:
-            infer(networks, tasks.get(task), patch, patch)
-        picture = photograph("astronaut")[:128, :128]
-        Estimator()(picture, picture)  # the first computation of a process is far slower than the others
 
 
 def _add_page(app: FastAPI) -> None:
@@ -146,7 +134,14 @@ def _add_api(app: FastAPI, networks: Networks) -> None:
         return Response(photograph_png(name), media_type="image/png")
 
 
-def _add_computing(app: FastAPI, networks: Networks, computations: Computations) -> None:
+def _add_computing(app: FastAPI) -> None:
+    """Routes whose bodies are handed to a worker as they are: nothing of them is parsed in this process."""
+
+    async def compute(request: Request, name: str) -> Response:
+        kind = request.headers.get("content-type", "")
+        answer = await request.app.state.computations.run(name, kind, await request.body())
+        return Response(answer.content, answer.status, media_type="application/json")
+
     @app.post(
         "/api/infer",
         response_model=schemas.InferAnswer,
@@ -155,21 +150,19 @@ def _add_computing(app: FastAPI, networks: Networks, computations: Computations)
         description=infer_route.ABOUT,
         openapi_extra=bodies.infer_body([tasks.get(name) for name in TASKS], list(PHOTOGRAPHS)),
     )
-    async def infer_endpoint(request: Request) -> Response:
-        question = await infer_route.read(request)
-        return JSONResponse(await computations.run(infer_route.answer, question, networks))
+    async def infer(request: Request) -> Response:
+        return await compute(request, "infer")
 
     @app.post(
         "/api/estimate",
         response_model=schemas.EstimateAnswer,
         responses=schemas.ERRORS,
-        summary="How two pictures are related",
-        description="matrix maps points of a to points of b, in pixels: x right, y down, centres at whole numbers.",
+        summary="How two images are related",
+        description="matrix maps points of a to points of b, in pixels: x right, y down, pixel centers at integers.",
         openapi_extra=bodies.estimate_body(MODELS),
     )
     async def estimate(request: Request) -> Response:
-        form = await read_form(request, files=("a", "b"), fields=("model",))
-        return JSONResponse(await computations.run(relate, form))
+        return await compute(request, "estimate")
 
 
 def _models(networks: Networks) -> dict[str, Any]:
@@ -193,27 +186,21 @@ def _models(networks: Networks) -> dict[str, Any]:
 
 
 def _add_errors(app: FastAPI) -> None:
-    def says(status: int, text: Callable[[Any], str], headers: dict[str, str] | None = None) -> Any:
-        async def handler(_: Request, error: Exception) -> Response:
-            return JSONResponse({"detail": text(error)}, status, headers)
-
-        return handler
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, Refused)
+        headers = None if error.retry is None else {"Retry-After": str(error.retry)}
+        return JSONResponse({"detail": error.detail}, error.status, headers)
 
     async def http(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        kind = {404: "There is nothing at this address.", 405: "This address does not take that method."}
+        kind = {404: "There is nothing at this address.", 405: "This address does not accept that method."}
         plain = error.detail in ("Not Found", "Method Not Allowed")
         detail = kind.get(error.status_code, error.detail) if plain else error.detail
         return JSONResponse({"detail": detail}, error.status_code, error.headers)
 
-    busy = "All places are taken; try again in a moment."
-    seconds = app.state.computations.seconds
-    too_long = f"This took longer than {seconds:g} s; try smaller pictures."
+    async def mistake(_: Request, error: Exception) -> Response:
+        return JSONResponse({"detail": "The server made a mistake; its log says which."}, 500)
+
+    app.add_exception_handler(Refused, refused)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(FieldError, says(422, str))
-    app.add_exception_handler(ValidationError, says(422, schemas.complaint))
-    app.add_exception_handler(BusyError, says(503, lambda _: busy, {"Retry-After": "1"}))
-    app.add_exception_handler(TooLongError, says(504, lambda _: too_long))
-    app.add_exception_handler(
-        Exception, says(500, lambda _: "The server made a mistake; its log says which.")
-    )
+    app.add_exception_handler(Exception, mistake)

@@ -33,7 +33,11 @@ def infer(
     known = networks.all_of(task.name)
     with torch.inference_mode():
         answers = {name: _ask(network, first, second) for name, network in known.items()}
-        inside = _inside(known["can"], first, second) if "can" in known else {"responses": [], "winner": None}
+        # A network whose numbers overflow has no answer.
+        answers = {name: z for name, z in answers.items() if bool(z.isfinite().all())}
+        inside = (
+            _inside(known["can"], first, second) if "can" in answers else {"responses": [], "winner": None}
+        )
         seen = _compare(task, answers, truth)
         confidence = _confidence(task, first, second, answers)
     return {
@@ -67,9 +71,9 @@ def _compare(task: tasks.Task, answers: dict[str, Tensor], truth: Tensor | None)
     errors: list[float | None] = [None] * len(every)
     if truth is not None:
         errors = [_finite(e) for e in corner_error(H, H[-1:].expand_as(H), PATCH).tolist()]
-    told = zip(answers.items(), corners, errors, strict=False)
+    rows = zip(answers.items(), corners, errors, strict=False)
     return {
-        "networks": {name: {"z": z.tolist(), "corners": c, "error": e} for (name, z), c, e in told},
+        "networks": {name: {"z": z.tolist(), "corners": c, "error": e} for (name, z), c, e in rows},
         "truth_corners": None if truth is None else corners[-1],
     }
 

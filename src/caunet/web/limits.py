@@ -6,10 +6,10 @@ unknown addresses, errors inside the application, bodies nobody reads.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-__all__ = ["HEADERS", "MAX_BODY", "BodyLimit", "OwnPagesOnly", "StrictHeaders"]
+__all__ = ["HEADERS", "MAX_BODY", "BodyLimit", "KnownHostsOnly", "OwnPagesOnly", "StrictHeaders"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -54,24 +54,72 @@ class StrictHeaders:
         await self.app(scope, receive, strict)
 
 
-class OwnPagesOnly:
-    """Refuses (403) what a page of another site makes the browser send: a visited page is not to use this machine.
+class KnownHostsOnly:
+    """Refuses (421) requests whose Host header names another server.
 
-    Browsers say so in ``Sec-Fetch-Site``, which pages cannot change. Programs do not send it.
+    A page of a foreign site can make its own name resolve to this machine (DNS rebinding); the browser then takes
+    this server for that site and lets the page read every answer. It still sends the foreign name as Host. Allowed
+    are the names of this machine itself (``localhost`` and the loopback addresses), the address at which the
+    request arrived, and those in ``allowed``; ``*`` among them allows every name.
+    """
+
+    def __init__(self, app: Application, *, allowed: Iterable[str] = ()) -> None:
+        self.app = app
+        self.allowed = {"localhost", "127.0.0.1", "::1"} | {name.lower() for name in allowed}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self._knows(scope):
+            await self.app(scope, receive, send)
+        else:
+            await _refuse(send, 421, "This server does not answer to that host name (see --allowed-host).")
+
+    def _knows(self, scope: Scope) -> bool:
+        if "*" in self.allowed:
+            return True
+        name = _host_name(_header(scope, b"host") or b"")
+        server = scope.get("server")
+        return name in self.allowed or (server is not None and name == str(server[0]).lower())
+
+
+class OwnPagesOnly:
+    """Refuses (403) what a page of another site makes the browser send: a visited page must not use this machine.
+
+    Browsers say so in ``Sec-Fetch-Site``, and in ``Origin``, which must then name the same server as ``Host``; pages
+    cannot change either. (Browsers leave out Sec-Fetch-Site on pages without encryption.) Programs send neither.
     """
 
     def __init__(self, app: Application) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        foreign = scope["type"] == "http" and _header(scope, b"sec-fetch-site") in (
-            b"cross-site",
-            b"same-site",
-        )
-        if foreign and scope["method"] not in ("GET", "HEAD"):
+        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD") and _is_foreign(scope):
             await _refuse(send, 403, "Pages of other sites cannot use this server.")
         else:
             await self.app(scope, receive, send)
+
+
+def _is_foreign(scope: Scope) -> bool:
+    if _header(scope, b"sec-fetch-site") in (b"cross-site", b"same-site"):
+        return True
+    origin = _header(scope, b"origin")
+    if origin is None:
+        return False
+    scheme, _, place = origin.lower().partition(b"://")
+    default = {b"http": b":80", b"https": b":443"}.get(scheme, b"")
+    host = (_header(scope, b"host") or b"").lower()
+    return not place or place.removesuffix(default) != host.removesuffix(default)
+
+
+def _host_name(host: bytes) -> str:
+    """The name or address in a Host header, without its port.
+
+    >>> _host_name(b"LocalHost:8000"), _host_name(b"[::1]:8000"), _host_name(b"example.org")
+    ('localhost', '::1', 'example.org')
+    """
+    text = host.decode("latin-1").strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0]
 
 
 class BodyLimit:
@@ -112,7 +160,7 @@ class BodyLimit:
             return
         except _TooLargeError:
             size = f"{self.limit / 2**20:g} MB"
-            await _refuse(send, 413, f"The request is larger than {size}; send smaller pictures.")
+            await _refuse(send, 413, f"The request is larger than {size}; send smaller images.")
             return
         if body is not None:
             await self.app(scope, _replay(body, receive), send)
@@ -124,21 +172,22 @@ class BodyLimit:
             if not _expects_permission(scope):
                 await self._drop(receive, announced)
             raise _TooLargeError
-        chunks: list[bytes] = []
-        length, more = 0, True
+        body, more = (
+            bytearray(),
+            True,
+        )  # one buffer: a list of one-byte chunks would take fifty times their size
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             chunk, more = message.get("body", b""), message.get("more_body", False)
-            length += len(chunk)
-            if length > self.limit:
-                chunks.clear()
+            if len(body) + len(chunk) > self.limit:
+                body.clear()
                 if more:
                     await self._drop(receive, 10 * self.limit)
                 raise _TooLargeError
-            chunks.append(chunk)
-        return b"".join(chunks)
+            body += chunk
+        return bytes(body)
 
     async def _drop(self, receive: Receive, expected: int) -> None:
         """Read on without keeping anything; not for long, and not much."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from caunet import tasks
+from caunet.errors import CheckpointError
 from caunet.models import RelationNetwork, load_weights
 from caunet.models.pretrained import card, load_pretrained, pretrained_names
 
@@ -59,9 +60,19 @@ class Networks:
         path = self.folder / f"{full}.safetensors"
         model = load_weights(path, dtype=torch.float32).eval()
         if model.model_spec.task != task or model.model_spec.dim != tasks.get(task).dim:
-            raise ValueError(f"{path} was trained for {model.model_spec.task}, not for {task}")
-        about = path.with_suffix(".json")
-        return Network(model, _rows_first(task, json.loads(about.read_text()) if about.exists() else {}))
+            raise CheckpointError(f"{path} was trained for {model.model_spec.task}, not for {task}")
+        return Network(model, _rows_first(task, _about(path.with_suffix(".json"))))
+
+
+def _about(path: Path) -> dict[str, object]:
+    """What the file beside the weights says; nothing if there is none."""
+    try:
+        about = json.loads(path.read_bytes()) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    if not isinstance(about, dict):
+        raise CheckpointError(f"{path} must hold a JSON object")
+    return about
 
 
 def _rows_first(task: str, about: dict[str, object]) -> bool:

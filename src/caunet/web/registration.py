@@ -1,12 +1,11 @@
-"""Relate two uploaded pictures, and lay one upon the other, within bounds of time and memory."""
+"""``POST /api/estimate``: relate two uploaded images, and resample the second onto the first."""
 
 import base64
 import dataclasses
 import functools
 import io
-import math
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from PIL import Image
@@ -16,24 +15,23 @@ from caunet import geometry
 from caunet.estimation.describe import confidence_word
 from caunet.estimation.estimator import Estimator
 from caunet.estimation.result import MODELS, Estimate, Field
-from caunet.images import MIN_SIDE
-from caunet.web.uploads import FieldError, Form, read_upload, upload_size
+from caunet.web.decoding import read_upload, reduction, upload_size
+from caunet.web.refusals import FieldError
+from caunet.web.uploads import read_form
 
-__all__ = ["LONGEST", "relate"]
-
-LONGEST = 1600
-"""Longer sides are reduced to so many pixels before anything is computed; the answer is told in the original's."""
+__all__ = ["answer"]
 
 
-def relate(form: Form) -> dict[str, Any]:
-    """The answer of ``POST /api/estimate`` for the files ``a`` and ``b`` and the text ``model``."""
+def answer(kind: str, body: bytes) -> dict[str, Any]:
+    """The answer to a form with the files ``a`` and ``b`` and the text ``model``."""
     started = time.perf_counter()
+    form = read_form(kind, body, files=("a", "b"), fields=("model",))
     model = form.get("model", "projective")
     if not isinstance(model, str) or model not in MODELS:
         raise FieldError(f"model must be one of {', '.join(MODELS)}.")
-    factor = math.ceil(max(1, *upload_size(form, "a"), *upload_size(form, "b")) / LONGEST)
+    factor = reduction(upload_size(form, "a"), upload_size(form, "b"))
     # One after the other: the large ones are never both in memory.
-    a, b = _read(form, "a", factor), _read(form, "b", factor)
+    a, b = (read_upload(form, name, factor) for name in ("a", "b"))
     with torch.inference_mode():
         found = _estimator(model)(a.gray, b.gray)
         aligned = _aligned(found, b.pixels)
@@ -53,36 +51,10 @@ def _estimator(model: str) -> Estimator:
     return Estimator(model)
 
 
-class _Reduced(NamedTuple):
-    gray: Tensor
-    pixels: Tensor
-    size: tuple[int, int]
-    """(height, width) before."""
-
-
-def _read(form: Form, name: str, factor: int) -> _Reduced:
-    """The picture with sides ``factor`` times shorter: the same for both, so that a shift remains a shift."""
-    picture = read_upload(form, name)
-    if min(picture.size) // factor < MIN_SIDE:
-        raise FieldError(
-            f"{name}: too small beside the other picture, which has to be reduced {factor} times."
-        )
-    return _Reduced(_reduce(picture.gray, factor), _reduce(picture.pixels, factor), picture.size)
-
-
-def _reduce(values: Tensor, factor: int) -> Tensor:
-    """(H, W) or (H, W, C): means of factor x factor pixels; what is left at the right and below is dropped."""
-    if factor == 1:
-        return values
-    planes = values[None] if values.ndim == 2 else values.permute(2, 0, 1)
-    made = torch.nn.functional.avg_pool2d(planes[None], factor)[0]
-    return made[0] if values.ndim == 2 else made.permute(1, 2, 0).contiguous()
-
-
 def _in_original_pixels(
     found: Estimate, factor: int, sizes: tuple[tuple[int, int], tuple[int, int]]
 ) -> Estimate:
-    """The estimate between reduced pictures, rewritten for the pictures themselves."""
+    """The estimate between reduced images, rewritten for the images themselves."""
     if factor == 1:
         return found
     return dataclasses.replace(
@@ -100,7 +72,7 @@ def _in_original_pixels(
 
 def _aligned(found: Estimate, b: Tensor) -> str:
     """b (H, W) or (H, W, C), as it was compared, on a's grid: a PNG in base64."""
-    laid = found.warp((b * 255).round().to(torch.uint8).numpy())
+    resampled = found.warp((b * 255).round().to(torch.uint8).numpy())
     file = io.BytesIO()
-    Image.fromarray(laid).save(file, "PNG", compress_level=3)
+    Image.fromarray(resampled).save(file, "PNG", compress_level=3)
     return base64.b64encode(file.getvalue()).decode("ascii")
