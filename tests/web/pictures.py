@@ -1,6 +1,7 @@
 """Pictures for the tests, as files in memory."""
 
 import io
+import re
 import struct
 import zlib
 
@@ -11,7 +12,7 @@ from skimage import data
 
 from caunet import geometry
 
-__all__ = ["ASTRONAUT", "bomb", "carried", "png", "related"]
+__all__ = ["ASTRONAUT", "bomb", "carried", "many_comments", "many_scans", "png", "related", "transparent"]
 
 ASTRONAUT = data.astronaut()
 
@@ -54,3 +55,24 @@ def bomb(width, height):
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     rows = zlib.compress(bytes(10_000))
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def many_scans(size=2_000_000):
+    """A progressive JPEG whose last scan is repeated: each of 31 bytes costs a pass over all coefficients."""
+    file = io.BytesIO()
+    Image.new("L", (4000, 4000), 128).save(file, "JPEG", progressive=True)
+    content = file.getvalue().removesuffix(b"\xff\xd9")
+    scan = content[[found.start() for found in re.finditer(b"\xff\xda", content)][-1] :]
+    return content + scan * (size // len(scan)) + b"\xff\xd9"
+
+
+def many_comments(size=4_000_000):
+    """A plain PPM that Pillow reads in time proportional to the square of its comments."""
+    return b"P3\n16 16 255\n" + b"#\n" * (size // 2) + b"0 " * 768
+
+
+def transparent(width=6000, height=4000):
+    """A PNG of 100 KB with 24 megapixels of four channels."""
+    file = io.BytesIO()
+    Image.new("RGBA", (width, height), (200, 100, 50, 128)).save(file, "PNG")
+    return file.getvalue()

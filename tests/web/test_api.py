@@ -17,12 +17,11 @@ from caunet import geometry, tasks
 from caunet.cli import main
 from caunet.metrics import corner_error
 from caunet.models import load_weights
-from caunet.web import create_app
+from caunet.web.answers import setup
 from caunet.web.certainty import certainty, explained
 from caunet.web.inference import infer
 from caunet.web.networks import TASKS, Networks
 from caunet.web.patches import cut_pair, gray_photograph
-from tests.web.conftest import serving
 from tests.web.pictures import ASTRONAUT, bomb, carried, png, related
 
 PLACE = {"task": "rotation", "z": [20.0], "photograph": "astronaut", "x": 230, "y": 110}
@@ -152,8 +151,9 @@ def test_translations_of_the_release_are_turned_around(untrained, tmp_path):
     answers = []
     for protocol in ("text", "release"):
         (tmp_path / "can-translation.json").write_text(json.dumps({"protocol": protocol}))
-        with serving(create_app(weights=tmp_path)) as address:
-            answers.append(httpx.post(f"{address}/api/infer", json=question).json()["networks"]["can"]["z"])
+        handler = setup(weights=str(tmp_path))
+        answer = handler("infer", "application/json", json.dumps(question).encode())
+        answers.append(answer["networks"]["can"]["z"])
     assert answers[1] == pytest.approx(answers[0][::-1])
 
 
@@ -230,7 +230,7 @@ BAD_FORMS = {
     "beside": (
         parts(a=png(np.zeros((30, 3300, 3), np.uint8)), b=SMALL),
         {},
-        "a: too small beside the other picture, which has to be reduced 3 times",
+        "a: too small beside the other image, which has to be reduced 3 times",
     ),
     "SVG": (parts(a=b"<svg xmlns='x'/>", b=SMALL), {}, "a: not an image"),
     "model": (parts(a=SMALL, b=SMALL), {"model": "magic"}, "model must be one of translation, eu"),

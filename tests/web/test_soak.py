@@ -4,10 +4,12 @@ By default 60 requests. ``CAUNET_SOAK=1`` makes it the whole 1,000, and watches 
 """
 
 import collections
+import contextlib
 import itertools
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.web.pictures import bomb, png, related
+from tests.web.pictures import bomb, many_scans, png, related
 
 CLIENTS = 8
 LONG = os.environ.get("CAUNET_SOAK", "") not in ("", "0")
@@ -31,6 +33,8 @@ PAIR = {"a": ("a.png", png(A)), "b": ("b.png", png(B))}
 @pytest.fixture
 def process(untrained):
     command = [sys.executable, "-m", "caunet.cli", "serve", "--port", "0", "--weights", str(untrained)]
+    if os.name == "posix":  # few descriptors, as a service may have
+        command = ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process
@@ -119,8 +123,46 @@ def memory(pid):
     return int(line.split()[1]) / 1024
 
 
+@contextlib.contextmanager
+def half_open(address, count):
+    """Connections that begin a request and never end it, opened anew as they are closed."""
+    host, port = address.removeprefix("http://").split(":")
+    stop = threading.Event()
+
+    def hold():
+        with contextlib.ExitStack() as lines:
+            for number in itertools.count():
+                if stop.is_set():
+                    return
+                if number < count or number % 10 == 0:
+                    with contextlib.suppress(OSError):
+                        line = lines.enter_context(socket.create_connection((host, int(port)), timeout=5))
+                        line.sendall(b"GET / HTTP/1.1\r\n")
+                if number >= count:
+                    stop.wait(0.05)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def endless(address, statuses):
+    """A request that would take minutes; the server is stopped before."""
+    files = {"a": ("a.jpg", many_scans()), "b": PAIR["b"]}
+    statuses.append(httpx.post(f"{address}/api/estimate", files=files, timeout=120).status_code)
+
+
 def test_eight_clients(process):
     address = process.stdout.readline().split()[-1].rstrip("/")
+    with half_open(address, 300):
+        soak_and_stop(process, address)
+
+
+def soak_and_stop(process, address):
     warm = 200 if LONG else 0
     answers = soak(address, 0, warm)
     before = memory(process.pid)
@@ -134,6 +176,12 @@ def test_eight_clients(process):
     if LONG and before is not None:
         sys.stderr.write(f"\n{COUNT} requests in {seconds:.0f} s; memory {before:.0f} -> {after:.0f} MB\n")
         assert after < GROWTH * before
+    statuses = []
+    client = threading.Thread(target=endless, args=(address, statuses))
+    client.start()
+    time.sleep(1)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 0
+    assert process.wait(20) == 0  # of the 30 seconds that computations may take
+    client.join()
+    assert statuses == [503]
     assert process.stderr.read() == ""  # no traceback, no warning

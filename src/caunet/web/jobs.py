@@ -90,11 +90,14 @@ class Computations:
         future = self._submit(name, kind, body)
         waiting = asyncio.wrap_future(future)
         waiting.add_done_callback(_forget)
-        done, _ = await asyncio.wait({waiting}, timeout=self.seconds)
-        if not done:
-            if future.cancel():  # it had not even begun
-                raise BusyError
-            await asyncio.wait({waiting})  # its own time limit is running
+        try:
+            done, _ = await asyncio.wait({waiting}, timeout=self.seconds)
+            if not done:
+                if future.cancel():  # it had not even begun
+                    raise BusyError
+                await asyncio.wait({waiting})  # its own time limit is running
+        finally:
+            future.cancel()  # where this was cancelled itself, it need not begin any more
         if waiting.cancelled():
             raise StoppingError
         return waiting.result()
