@@ -2,13 +2,14 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
+MINUTES ?= 60
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
-.PHONY: help setup run serve screenshots test lint bench tables clean
+.PHONY: help setup run serve screenshots test test-next torture lint bench tables clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
@@ -46,6 +47,16 @@ test: $(VENV)/.dev ## Lint, types and the whole test suite
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-report=term
 	@$(BIN)/coverage report --fail-under=95 --include='src/caunet/functional.py,src/caunet/low_rank.py,src/caunet/nn/*,src/caunet/optim/*'
 
+test-next: ## Test with the newest torch, in an environment of its own: .venv-next (gigabytes; tells whether the bound can move)
+	@test -x .venv-next/bin/python || $(PYTHON) -m venv .venv-next
+	@grep -v '^torch==' constraints.txt > .venv-next/constraints.txt
+	@.venv-next/bin/python -m pip install -q -c .venv-next/constraints.txt -e '.[dev]'
+	@.venv-next/bin/python -m pip install -q --upgrade torch
+	@OMP_NUM_THREADS=1 .venv-next/bin/python -m pytest -q -n 2 --dist loadfile
+
+torture: $(VENV)/.dev ## The long attacks: 10,000 damaged files of each format, kills, soak (MINUTES=60); docs/security.md
+	@$(BIN)/python -m benchmarks.torture --minutes $(MINUTES) --keep
+
 lint: $(VENV)/.dev ## Fix what ruff can fix, then check types
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
@@ -61,4 +72,4 @@ tables: $(VENV)/.run ## Fill the tables of README.md and docs/ from what is comm
 	@$(BIN)/python -m benchmarks.readme
 
 clean: ## Remove the environment and caches (results and runs stay)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-next .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
