@@ -38,7 +38,7 @@ serve: $(VENV)/.web ## Open the page on this machine: http://127.0.0.1:8000
 	@$(BIN)/caunet serve --open
 
 screenshots: $(VENV)/.dev ## Take pictures of the page (needs Chromium): docs/figures/page-*.png
-	@$(BIN)/python -m caunet.web.screenshots docs/figures
+	@$(BIN)/python -m tools.screenshots docs/figures
 
 test: $(VENV)/.dev ## Lint, types and the whole test suite
 	@$(BIN)/ruff check .

@@ -17,8 +17,10 @@ from PIL import Image
 cv2 = pytest.importorskip("cv2")
 sync_api = pytest.importorskip("playwright.sync_api")
 
-from caunet.web import browser as real  # noqa: E402
-from caunet.web import screenshots  # noqa: E402
+from tools import browser as real  # noqa: E402
+from tools import screenshots  # noqa: E402
+from tools.serving import served  # noqa: E402
+
 from caunet.web.patches import photograph  # noqa: E402
 
 expect = sync_api.expect
@@ -39,7 +41,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def address(trained: Path | None) -> Iterator[str]:
-    with real.served(trained) as url:
+    with served(trained) as (_, url):
         yield url
 
 

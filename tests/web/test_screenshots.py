@@ -5,8 +5,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-
-from caunet.web import browser, screenshots
+from tools import browser, screenshots
 
 
 def test_few_colours_keep_the_exact_ones_and_stay_near() -> None:

@@ -1,6 +1,6 @@
-"""Pictures of the page for the documentation: ``python -m caunet.web.screenshots [FOLDER]``.
+"""Pictures of the page for the documentation: ``python -m tools.screenshots [FOLDER]``.
 
-Both tabs, light and dark, wide and as narrow as a phone, saved as ``page-TAB-LOOK.png`` with few colours, so that they
+Both tabs, light and dark, wide and as narrow as a phone, saved as ``page-TAB-LOOK.png`` with few colors, so that they
 stay small.
 """
 
@@ -15,7 +15,8 @@ from PIL import Image
 
 from caunet.errors import CaunetError
 from caunet.files import atomic_write
-from caunet.web.browser import opened, served
+from tools.browser import opened
+from tools.serving import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -24,7 +25,7 @@ __all__ = ["SHOTS", "Shot", "main", "take"]
 
 
 class Shot(NamedTuple):
-    """One picture: which tab, how wide, in which colours."""
+    """One picture: which tab, how wide, in which colors."""
 
     tab: str
     look: str
@@ -47,7 +48,7 @@ SHOTS = (
     Shot("use", "narrow", width=360, height=880, narrow=True),
 )
 _OWN = 64
-_COLOURS = """[...document.querySelectorAll("#legend .mark")].map(n => getComputedStyle(n).backgroundColor)"""
+_COLORS = """[...document.querySelectorAll("#legend .mark")].map(n => getComputedStyle(n).backgroundColor)"""
 _PATIENCE = 60_000  # milliseconds: the first answer waits for the networks to be loaded
 
 
@@ -65,7 +66,7 @@ def take(browser: "Browser", address: str, shot: Shot) -> bytes:
         (_see if shot.tab == "see" else _use)(page, shot)
         page.wait_for_load_state("networkidle")
         page.wait_for_timeout(300)  # until what was decoded is painted
-        return _small(page.screenshot(full_page=not shot.narrow), page.evaluate(_COLOURS))
+        return _small(page.screenshot(full_page=not shot.narrow), page.evaluate(_COLORS))
     finally:
         page.close()
 
@@ -97,14 +98,14 @@ def _use(page: "Page", shot: Shot) -> None:
 
 
 def _small(png: bytes, exact: list[str]) -> bytes:
-    """The same picture in 256 colours: the exact ones, "rgb(r, g, b)", the most frequent ones, and what is near."""
+    """The same picture in 256 colors: the exact ones, "rgb(r, g, b)", the most frequent ones, and what is near."""
     with Image.open(io.BytesIO(png)) as opened_png:
         image = opened_png.convert("RGB")
     packed = np.asarray(image).reshape(-1, 3) @ (1 << 16, 1 << 8, 1)
-    colours, counts = np.unique(packed, return_counts=True)
-    frequent = colours[np.argsort(-counts)[: _OWN - len(exact)]].tolist()
-    own = [int(level) for colour in exact for level in re.findall(r"\d+", colour)[:3]]
-    own += [colour >> shift & 255 for colour in frequent for shift in (16, 8, 0)]
+    colors, counts = np.unique(packed, return_counts=True)
+    frequent = colors[np.argsort(-counts)[: _OWN - len(exact)]].tolist()
+    own = [int(level) for color in exact for level in re.findall(r"\d+", color)[:3]]
+    own += [color >> shift & 255 for color in frequent for shift in (16, 8, 0)]
     reference = Image.new("P", (1, 1))
     reference.putpalette(own + (image.quantize(256 - _OWN, kmeans=1).getpalette() or []))
     file = io.BytesIO()
@@ -118,7 +119,7 @@ def main(arguments: list[str]) -> int:
     weights = Path(arguments[1]) if len(arguments) > 1 else None
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with opened() as browser, served(weights) as address:
+        with opened() as browser, served(weights) as (_, address):
             for shot in SHOTS:
                 png = take(browser, address, shot)
                 with atomic_write(folder / shot.file) as path:
