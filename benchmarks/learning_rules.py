@@ -26,7 +26,7 @@ from caunet.reproduction.recipes import Cell
 from caunet.reproduction.results import finished, read
 from caunet.tables import Table, bold
 from caunet.training.config import BEST, TrainConfig
-from caunet.training.records import read_metrics
+from caunet.training.metrics_log import read_metrics
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
 from benchmarks.harness import RESULTS, save

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks import harness
 
-from caunet.training.records import read_metrics
+from caunet.training.metrics_log import read_metrics
 
 # name: (processes, threads of each)
 WAYS = {"1_process_1_thread": (1, 1), "1_process_2_threads": (1, 2), "2_processes_1_thread": (2, 1)}

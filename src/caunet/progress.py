@@ -1,4 +1,4 @@
-"""One progress bar for everything that takes longer than two seconds; silent when nobody is watching.
+"""One progress bar for everything that takes longer than two seconds; a line every ten seconds where there is none.
 
 >>> with track(3, "warping") as bar:      # stderr is not a terminal in a test: nothing is drawn
 ...     for _ in range(3):
@@ -10,26 +10,70 @@
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 __all__ = ["Track", "track"]
 
+# Seconds between two lines of progress in a log file.
+_EVERY = 10.0
+
 
 class Track:
-    """What :func:`track` yields: counts, and draws when there is a bar to draw on."""
+    """What :func:`track` yields: counts, and shows the count. By itself it is silent."""
 
-    def __init__(self, bar: Any = None, task: Any = None) -> None:
+    def __init__(self) -> None:
         self.done = 0
+
+    def advance(self, n: int = 1, **fields: object) -> None:
+        """Count ``n`` more; ``fields`` are shown behind the count (``loss=0.123``)."""
+        self.done += n
+
+    def say(self, text: str) -> None:
+        """Show a line of text (``compiling ...``)."""
+
+
+class _Bar(Track):
+    """On a terminal, drawn by rich."""
+
+    def __init__(self, bar: Any, task: Any) -> None:
+        super().__init__()
         self._bar, self._task = bar, task
 
     def advance(self, n: int = 1, **fields: object) -> None:
-        """Count ``n`` more; ``fields`` are shown behind the bar (``loss=0.123``)."""
-        self.done += n
-        if self._bar is not None:
-            shown = "  ".join(f"{name} {_short(value)}" for name, value in fields.items())
-            update = {"note": shown} if fields else {}
-            self._bar.update(self._task, advance=n, **update)
+        super().advance(n, **fields)
+        update = {"note": _shown(fields)} if fields else {}
+        self._bar.update(self._task, advance=n, **update)
+
+    def say(self, text: str) -> None:
+        self._bar.update(self._task, note=text)
+
+
+class _Lines(Track):
+    """In a file or a pipe: a line now and then, if it takes that long."""
+
+    def __init__(self, total: int | None, description: str, unit: str) -> None:
+        super().__init__()
+        self._total, self._description, self._unit = total, description, unit
+        self._next = time.monotonic() + _EVERY
+
+    def advance(self, n: int = 1, **fields: object) -> None:
+        super().advance(n, **fields)
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _EVERY
+        of = "" if self._total is None else f" of {self._total:,}"
+        self.say("  ".join(filter(None, [f"{self.done:,}{of} {self._unit}".rstrip(), _shown(fields)])))
+
+    def say(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a pipe that nobody reads any more, a closed file
+            sys.stderr.write(f"{self._description}: {text}\n")
+            sys.stderr.flush()
+
+
+def _shown(fields: dict[str, object]) -> str:
+    return "  ".join(f"{name} {_short(value)}" for name, value in fields.items())
 
 
 def _short(value: object) -> str:
@@ -38,9 +82,15 @@ def _short(value: object) -> str:
 
 @contextlib.contextmanager
 def track(total: int | None, description: str, unit: str = "") -> Iterator[Track]:
-    """A bar of ``total`` steps on stderr (``None``: a pulse). Silent when stderr is not a terminal."""
-    if not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":  # under torchrun one process draws
+    """Progress of ``total`` steps on stderr (``None``: unknown): a bar on a terminal, else a line every ten seconds.
+
+    Under ``torchrun`` one process shows it.
+    """
+    if os.environ.get("RANK", "0") != "0":
         yield Track()
+        return
+    if not sys.stderr.isatty():
+        yield _Lines(total, description, unit)
         return
     # rich takes a tenth of a second to import; only people at a terminal pay for it.
     from rich.console import Console
@@ -48,5 +98,13 @@ def track(total: int | None, description: str, unit: str = "") -> Iterator[Track
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
     extra = (TimeRemainingColumn(compact=True), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, *extra, console=Console(stderr=True), transient=True) as bar:
-        yield Track(bar, bar.add_task(description, total=total, note=""))
+    progress = Progress(*columns, *extra, console=Console(stderr=True), transient=True)
+    with contextlib.suppress(
+        OSError
+    ):  # a terminal that was closed: what runs goes on, or ends in its own way
+        progress.start()
+    try:
+        yield _Bar(progress, progress.add_task(description, total=total, note=""))
+    finally:
+        with contextlib.suppress(OSError):
+            progress.stop()

@@ -62,7 +62,7 @@ def test_ctrl_c_says_how_to_go_on(
     monkeypatch.setattr("sys.argv", ["caunet", *words])
     assert main() == 130
     said = capsys.readouterr().err
-    assert "Interrupted after 7 updates; saved. To go on:" in said
+    assert "Interrupted after 7 updates; saved. To continue:" in said
     again = shlex.split(said.splitlines()[-1])
     assert again[:-1] == ["caunet", *words]
     assert again[-1] == "--resume"
@@ -74,7 +74,7 @@ def test_ctrl_c_says_how_to_go_on(
     [
         (["--task", "rotatoin"], "unknown task 'rotatoin'; did you mean 'rotation'?"),
         (["--model", "cann"], "did you mean 'can'?"),
-        (["--batch", "0"], "batch takes a whole number of at least 1, got 0"),
+        (["--batch", "0"], "batch must be a whole number of at least 1, got 0"),
         (["--data", "nowhere"], "nowhere"),
         (["--model-options", '{"colour": 1}'], "colour"),
     ],

@@ -11,8 +11,11 @@ from typing import Any
 import torch
 import torch._dynamo  # every first optimizer imports it; a server that forks processes does so once for all
 
+from caunet import tensor_files
 from caunet.data import Pairs, PairSource
 from caunet.errors import CaunetError, DataError
+from caunet.files import sha256
+from caunet.models import load_weights
 from caunet.training import TrainConfig, TrainResult, train
 
 SETTINGS: dict[str, Any] = {
@@ -46,6 +49,12 @@ def sources(config: TrainConfig) -> tuple[PairSource, PairSource]:
     }
     training = PairSource(images[:40], config.task, config.protocol, **options)
     return training, PairSource(images[40:], config.task, config.protocol, dtype=options["dtype"])
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 over the names and bits of a run's weights."""
+    weights = load_weights(folder / "weights.safetensors").state_dict()
+    return sha256(tensor_files.pack(weights, {}, "test"))
 
 
 def run(folder: Path, resume: Any = "auto", **changes: Any) -> TrainResult:

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from caunet.cli import main
 from caunet.errors import DataError
 from caunet.training.distributed import World, _fresh
-from caunet.training.records import read_metrics
+from caunet.training.metrics_log import read_metrics
 from tests.training import small
 
 ROOT = Path(__file__).parents[2]
@@ -85,10 +85,10 @@ def test_shares_cover_the_batch_once(batch: int, size: int) -> None:
 
 
 def test_alone_a_failure_is_what_it_was() -> None:
-    with pytest.raises(DataError, match="gone"), World().together():
+    with pytest.raises(DataError, match="gone"), World().all_or_none():
         raise DataError("gone")
     with pytest.raises(ZeroDivisionError):
-        World().led(lambda: 1 // 0)
+        World().on_rank0(lambda: 1 // 0)
 
 
 def test_what_a_former_life_left_in_the_store_is_not_found() -> None:
@@ -144,10 +144,10 @@ def test_ordered_parts_are_the_same_gradient(tmp_path: Path, alone: Path) -> Non
 
 
 def test_parts_must_divide(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"shards takes a divisor of batch \(20\), got 3"):
+    with pytest.raises(ValueError, match=r"shards must be a divisor of batch \(20\), got 3"):
         small.config(shards=3)
     ends = _two(tmp_path / "run", shards=5)
-    assert ends[0] == ("ValueError", "shards takes a multiple of the number of processes (2), got 5")
+    assert ends[0] == ("ValueError", "shards must be a multiple of the number of processes (2), got 5")
 
 
 def test_a_killed_process_is_restarted_and_the_run_goes_on(tmp_path: Path, alone: Path) -> None:

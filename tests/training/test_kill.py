@@ -5,17 +5,11 @@ import random
 import time
 from pathlib import Path
 
-from caunet.models import load_weights
-from caunet.training.checkpoint import tensor_digest
 from tests.training import small
 
 # A server that has everything imported and forks a fresh process for each attempt.
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["tests.training.small"])
-
-
-def _digest(folder: Path) -> str:
-    return tensor_digest(load_weights(folder / "weights.safetensors").state_dict())
 
 
 def _finished(folder: Path) -> bool:
@@ -28,13 +22,13 @@ def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
     process.start()
     process.join()
     usual = time.monotonic() - started
-    whole = _digest(tmp_path / "whole")
+    whole = small.digest(tmp_path / "whole")
 
     moments, kills, runs = random.Random(0), 0, 0
     while kills < 20 or not _finished(tmp_path / f"run{runs}"):
         folder = tmp_path / f"run{runs}"
         if _finished(folder):
-            assert _digest(folder) == whole
+            assert small.digest(folder) == whole
             runs += 1
             continue
         process = _SERVER.Process(target=small.run, args=(folder,))
@@ -46,7 +40,7 @@ def test_twenty_kills_at_random_moments(tmp_path: Path) -> None:
             process.join()
             kills += 1
         assert process.exitcode in (0, -9)
-    assert _digest(tmp_path / f"run{runs}") == whole
+    assert small.digest(tmp_path / f"run{runs}") == whole
 
 
 def test_killed_while_saving(tmp_path: Path) -> None:
@@ -59,4 +53,4 @@ def test_killed_while_saving(tmp_path: Path) -> None:
         process.join()
         assert process.exitcode == -9
         small.run(folder)
-        assert _digest(folder) == _digest(tmp_path / "whole")
+        assert small.digest(folder) == small.digest(tmp_path / "whole")

@@ -1,9 +1,9 @@
 """The loop: what it computes, what it records, how it stops and goes on."""
 
-import errno
 import json
 import math
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,9 @@ import torch
 from caunet.errors import CheckpointError, DivergenceError, TrainingError
 from caunet.models import create_model, load_weights
 from caunet.training import TrainConfig, checkpoint, loop, make_optimizer, train
-from caunet.training.checkpoint import tensor_digest
 from caunet.training.loop import Update, load_sources
-from caunet.training.records import read_metrics
-from tests.training.small import config, run, sources
-
-
-def _digest(folder: Path) -> str:
-    return tensor_digest(load_weights(folder / "weights.safetensors").state_dict())
+from caunet.training.metrics_log import read_metrics
+from tests.training.small import config, digest, run, sources
 
 
 def _stop_at(monkeypatch: pytest.MonkeyPatch, step: int, action: Any) -> None:
@@ -100,7 +95,7 @@ def test_seed_and_nothing_else_decides(tmp_path: Path) -> None:
     torch.manual_seed(2)
     run(tmp_path / "b")
     run(tmp_path / "c", seed=1)
-    assert _digest(tmp_path / "a") == _digest(tmp_path / "b") != _digest(tmp_path / "c")
+    assert digest(tmp_path / "a") == digest(tmp_path / "b") != digest(tmp_path / "c")
 
 
 def test_relative_units_do_not_drift_and_resume_as_others(
@@ -125,7 +120,7 @@ def test_relative_units_do_not_drift_and_resume_as_others(
     assert (masses("drifting") / 121 - 1).abs().max() > 0.1
     run(tmp_path / "parts", **settings, updates=31)
     assert run(tmp_path / "parts", True, **settings).finished
-    assert _digest(tmp_path / "parts") == _digest(tmp_path / "whole")
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("pairs", ["fixed", "fresh"])
@@ -147,7 +142,7 @@ def test_interrupted_and_resumed_is_uninterrupted(
     assert (stopped.finished, stopped.step) == (False, 23)
     resumed = run(tmp_path / "parts", True, **settings)
     assert resumed.finished
-    assert _digest(tmp_path / "parts") == _digest(tmp_path / "whole")
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
     whole, parts = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("whole", "parts"))
     assert [{k: v for k, v in line.items() if k != "seconds"} for line in parts] == [
         {k: v for k, v in line.items() if k != "seconds"} for line in whole
@@ -164,12 +159,16 @@ def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:
     run(tmp_path / "whole", updates=60)
     run(tmp_path / "parts", updates=40)
     run(tmp_path / "parts", True, updates=60)
-    assert _digest(tmp_path / "parts") == _digest(tmp_path / "whole")
+    assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
 
 
 def test_resume_refuses_what_it_cannot_continue(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint to resume"):
         run(tmp_path / "none", True)
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match="empty has no checkpoint to resume"):
+        run(tmp_path / "empty", True)
     run(tmp_path / "run")
     with pytest.raises(CheckpointError, match="belongs to another run: its seed is 0, asked for is 5"):
         run(tmp_path / "run", True, seed=5)
@@ -182,12 +181,12 @@ def test_a_damaged_checkpoint_is_left_only_on_request(tmp_path: Path) -> None:
     newest, previous = checkpoint.find(tmp_path / "run" / "checkpoints")
     newest.write_bytes(newest.read_bytes()[:-100])
     with pytest.raises(
-        CheckpointError, match=rf"{newest.name} is not a whole.*{previous.name}.*--resume-previous"
+        CheckpointError, match=rf"{newest.name} is damaged.*{previous.name}.*--resume-previous"
     ):
         run(tmp_path / "run", True)
-    whole = _digest(tmp_path / "run")
+    whole = digest(tmp_path / "run")
     assert run(tmp_path / "run", "previous").finished
-    assert _digest(tmp_path / "run") == whole
+    assert digest(tmp_path / "run") == whole
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,24 +223,32 @@ def test_a_diverging_loss_stops_the_run(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_run_with_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save, count = checkpoint.save_file, 0
+    """A limit on the size of files, set after the second checkpoint: the system refuses to write the third."""
+    save, count = checkpoint.save, 0
 
-    def full(*arguments: Any, **options: Any) -> None:
+    def limited(*arguments: Any) -> Path:
         nonlocal count
         count += 1
-        if count == 3:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        save(*arguments, **options)
+        if count < 3:
+            return save(*arguments)
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+        try:
+            return save(*arguments)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(checkpoint, "save", limited)
     with pytest.raises(
-        TrainingError, match=r"cannot save .*No space left.*last good checkpoint is .*step-000000020"
+        TrainingError, match=r"cannot save .*File too large; .*last good checkpoint is .*step-000000020"
     ):
         run(tmp_path / "run")
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["step-000000010.safetensors", "step-000000020.safetensors"]
     monkeypatch.undo()
     run(tmp_path / "whole")
     run(tmp_path / "run", True)
-    assert _digest(tmp_path / "run") == _digest(tmp_path / "whole")
+    assert digest(tmp_path / "run") == digest(tmp_path / "whole")
 
 
 def test_a_directory_that_cannot_be_written_is_a_message(tmp_path: Path) -> None:
@@ -302,13 +309,13 @@ def test_tensorboard_gets_the_same_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"batch": 0}, "batch takes a whole number of at least 1, got 0"),
-        ({"updates": 2.5}, "updates takes a whole number"),
-        ({"rate": -1.0}, "rate takes a positive number, got -1.0"),
-        ({"decay": 1.5}, r"decay takes a number in \(0, 1\], got 1.5"),
-        ({"schedule": "linear"}, "schedule takes 'step' or 'cosine', got 'linear'"),
-        ({"rule": "sgd"}, "rule takes 'auto', "),
-        ({"checkpoint_every": -1}, "checkpoint_every takes a whole number of at least 0"),
+        ({"batch": 0}, "batch must be a whole number of at least 1, got 0"),
+        ({"updates": 2.5}, "updates must be a whole number"),
+        ({"rate": -1.0}, "rate must be a positive number, got -1.0"),
+        ({"decay": 1.5}, r"decay must be a number in \(0, 1\], got 1.5"),
+        ({"schedule": "linear"}, "schedule must be 'step' or 'cosine', got 'linear'"),
+        ({"rule": "sgd"}, "rule must be 'auto', "),
+        ({"checkpoint_every": -1}, "checkpoint_every must be a whole number of at least 0"),
     ],
 )
 def test_wrong_settings_are_named(change: dict[str, Any], message: str) -> None:

@@ -1,5 +1,6 @@
 """``caunet train``: one network, one task."""
 
+import contextlib
 import dataclasses
 import shlex
 import sys
@@ -11,6 +12,9 @@ from caunet.errors import MissingExtraError
 from caunet.training.config import BEST, PROFILES, TrainConfig, profile_settings
 
 __all__ = ["Settings", "Train"]
+
+# Weights times pairs in a batch, below which a second thread makes an update slower (measured on two cores).
+_SMALL = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class Train:
     """Train one network on one task, and measure it on all test pairs.
 
     Every setting can be given; a profile sets the rest: `quick` takes about a minute on two cores, `paper` is the
-    paper's 200,000 updates, `best` the settings and the learning rule that did best. Ctrl-C saves; the same command
-    with --resume goes on, to the same bits.
+    paper's 200,000 updates, `best` the settings and the learning rule that did best. Ctrl-C, SIGTERM and SIGHUP save;
+    the same command with --resume continues, to the same bits.
 
     Example: caunet train --profile quick --model can --task rotation --out runs/rotation
     """
@@ -48,7 +52,7 @@ class Train:
     tensorboard: bool = False
     """Also write TensorBoard events (needs the extra `tensorboard`)."""
     threads: int | None = None
-    """CPU threads to use; default: what torch finds."""
+    """CPU threads to use; default: one for a small network, for which more are slower, else what torch finds."""
     config: Settings = field(default_factory=Settings)
 
     @classmethod
@@ -60,39 +64,56 @@ class Train:
         return cls(profile=known, config=settings)  # type: ignore[arg-type]
 
     def run(self) -> int:
-        """Train; 0 when finished, 130 when interrupted."""
-        import torch
-
+        """Train; 0 when finished, 128 + n when signal number n stopped the run (130 for Ctrl-C)."""
         from caunet.training.loop import Resume, train
         from caunet.training.summary import summary, write_curves
 
         config = self.config.checked()
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
+        self._set_threads(config)
         out = self._folder()
         resume: Resume = "previous" if self.resume_previous else self.resume
         result = train(config, out, resume=resume, tensorboard=self.tensorboard)
-        if not result.leads:
-            return 0
         if result.result is None:
-            print(
-                f"Interrupted after {result.step} updates; saved. To go on:\n  {self._again(out)}",
-                file=sys.stderr,
-            )
-            return 130
-        try:
-            curve: Path | str = write_curves(out)
-        except MissingExtraError as error:  # the run is whole without its figure
-            curve = f"not drawn: {error}"
-        print(summary(result.result, out, curve))
+            if result.leads:
+                self._say_how_to_continue(result.step, out)
+            return 128 + result.signal
+        if result.leads:
+            curve: Path | str
+            try:
+                curve = write_curves(out)
+            except MissingExtraError as error:
+                curve = f"not drawn: {error}"
+            print(summary(result.result, out, curve))
         return 0
+
+    def _set_threads(self, config: TrainConfig) -> None:
+        import torch
+
+        from caunet.models import create_model
+
+        if self.threads is not None:
+            if self.threads < 1:
+                raise ValueError(f"threads must be a whole number of at least 1, got {self.threads}")
+            torch.set_num_threads(self.threads)
+            return
+        size = create_model(config.model, config.task, config.patch, **config.model_options).parameter_count()
+        if size * config.batch < _SMALL:
+            torch.set_num_threads(1)
+
+    def _say_how_to_continue(self, step: int, out: Path) -> None:
+        with contextlib.suppress(OSError):  # after SIGHUP there may be no terminal any more
+            print(
+                f"Interrupted after {step} updates; saved. To continue:\n  {self._again(out)}",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _folder(self) -> Path:
         c = self.config
         return self.out or Path("runs") / f"{c.model}-{c.task}-{c.protocol}-seed{c.seed}"
 
     def _again(self, out: Path) -> str:
-        # The words the person typed, with --resume: nothing of theirs is guessed again.
+        # The words that were typed, with --resume: nothing is guessed.
         typed = [word for word in sys.argv[1:] if word not in ("--resume", "--resume-previous")]
         place = [] if self.out else ["--out", str(out)]
         return shlex.join(["caunet", *typed, *place, "--resume"])

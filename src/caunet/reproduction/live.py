@@ -9,7 +9,7 @@ from caunet.reproduction.grid import GridState, unique
 from caunet.reproduction.recipes import Cell
 from caunet.reproduction.results import read
 from caunet.reproduction.tables import show
-from caunet.training.records import read_metrics
+from caunet.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from caunet.errors import DataError, DivergenceError
 from caunet.files import write_json
 from caunet.reproduction.recipes import Cell, same_run
-from caunet.training.records import read_metrics
+from caunet.training.metrics_log import read_metrics
 
 __all__ = [
     "collect",

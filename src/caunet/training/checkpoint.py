@@ -1,28 +1,24 @@
-"""Checkpoints: one safetensors file each, its JSON inside, whole or not there.
+"""Checkpoints: one file each with the weights, the optimizer's state, the step and the settings; whole or not there.
 
-A checkpoint carries the weights, the optimizer's state and the step. Tensors and JSON share one file (the JSON
-is safetensors' metadata), because two files cannot be renamed at once and a run killed between the two would be
-left with halves of different steps. A SHA-256 over the tensors tells a flipped bit from a good file.
+Tensors and JSON share one file, because two files cannot be renamed at once and a run killed between the two would be
+left with halves of different steps. Its SHA-256 covers every byte (:mod:`caunet.tensor_files`): what was changed in
+any way is refused.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from caunet import tensor_files
 from caunet.errors import CheckpointError
-from caunet.files import atomic_write, sha256
 
-__all__ = ["Checkpoint", "find", "load", "save", "tensor_digest"]
+__all__ = ["Checkpoint", "find", "load", "save"]
 
-_FORMAT = "caunet-checkpoint-1"
+_FORMAT = "caunet-checkpoint-2"
 _NAME = re.compile(r"step-(\d{9})\.safetensors")
 _KEEP = 2
 
@@ -48,68 +44,60 @@ def find(folder: Path) -> list[Path]:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write ``checkpoint`` into ``folder`` and keep the last two; the previous ones survive any failure."""
+    """Write ``checkpoint`` into ``folder`` and keep the last two; the previous ones survive any failure.
+
+    Raises:
+        OSError: it cannot be written, for want of space or permission.
+    """
     path = folder / f"step-{checkpoint.step:09d}.safetensors"
-    tensors = {f"model.{name}": _plain(value) for name, value in checkpoint.model.items()}
+    tensors = {f"model.{name}": value for name, value in checkpoint.model.items()}
     state, scalars = _split_state(checkpoint.optimizer["state"])
-    tensors.update(state)
     meta = {
         "step": checkpoint.step,
         "config": checkpoint.config,
         "extra": checkpoint.extra,
-        "optimizer": {"param_groups": _jsonable(checkpoint.optimizer["param_groups"]), "scalars": scalars},
-        "digest": tensor_digest(tensors),
+        "optimizer": {
+            "param_groups": _plain_groups(checkpoint.optimizer["param_groups"]),
+            "scalars": scalars,
+        },
     }
-    with atomic_write(path) as temporary:
-        save_file(tensors, temporary, metadata={"format": _FORMAT, "caunet": json.dumps(meta)})
+    tensor_files.write(path, tensors | state, meta, _FORMAT)
     for old in find(folder)[_KEEP:]:
         old.unlink(missing_ok=True)
     return path
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint; anything but a whole one of ours is a :class:`CheckpointError` that names the file."""
+    """Read a checkpoint; anything but a whole one is a :class:`CheckpointError` that names the file."""
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is not a whole checkpoint ({error})") from error
-    if metadata.get("format") != _FORMAT:
-        raise CheckpointError(f"{path} is a safetensors file, but not a caunet checkpoint")
-    meta = json.loads(metadata["caunet"])
-    if tensor_digest(tensors) != meta["digest"]:
-        raise CheckpointError(f"{path} is damaged: its tensors do not match their checksum")
+        data = tensor_files.read_bytes(path)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+    tensors, meta = tensor_files.unpack(data, _FORMAT, path)
+    try:
+        checkpoint = _assemble(tensors, meta)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path} is not a checkpoint that this version can read ({error!r})") from error
+    named = _NAME.fullmatch(path.name)
+    if named and int(named[1]) != checkpoint.step:
+        raise CheckpointError(f"{path} was renamed: it holds the state after {checkpoint.step} updates")
+    return checkpoint
+
+
+def _assemble(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Checkpoint:
+    step, config, extra = meta["step"], meta["config"], meta["extra"]
+    if type(step) is not int or step < 0 or not isinstance(config, dict) or not isinstance(extra, dict):
+        raise ValueError("step, config and extra must be a whole number and two objects")
     return Checkpoint(
-        step=meta["step"],
+        step=step,
         model={name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")},
         optimizer=_join_state(tensors, meta["optimizer"]),
-        config=meta["config"],
-        extra=meta["extra"],
+        config=config,
+        extra=extra,
     )
 
 
-def tensor_digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, types, shapes and bits of ``tensors``, whatever their order.
-
-    >>> a = {"w": torch.ones(2), "b": torch.zeros(1)}
-    >>> tensor_digest(a) == tensor_digest(dict(reversed(a.items())))
-    True
-    """
-    parts = []
-    for name in sorted(tensors):
-        value = _plain(tensors[name]).cpu()
-        head = f"{name} {value.dtype} {tuple(value.shape)} "
-        parts.append(head + sha256(value.flatten().view(torch.uint8).numpy().data))
-    return sha256("\n".join(parts).encode())
-
-
-def _plain(value: Tensor) -> Tensor:
-    # safetensors refuses views and tensors that share memory; a checkpoint is a copy anyway.
-    return value.detach().contiguous().clone()
-
-
-def _jsonable(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _plain_groups(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     # Learning rates may live in 0-d tensors (so that a compiled step does not recompile); JSON wants numbers.
     return [
         {key: value.item() if isinstance(value, Tensor) else value for key, value in group.items()}
@@ -124,13 +112,16 @@ def _split_state(state: Mapping[Any, Any]) -> tuple[dict[str, Tensor], dict[str,
         scalars[str(index)] = {}
         for name, value in entries.items():
             if isinstance(value, Tensor):
-                tensors[f"optimizer.{index}.{name}"] = _plain(value)
+                tensors[f"optimizer.{index}.{name}"] = value
             else:
                 scalars[str(index)][name] = value
     return tensors, scalars
 
 
 def _join_state(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> dict[str, Any]:
+    groups = meta["param_groups"]
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise ValueError("param_groups must be a list of objects")
     state: dict[int, dict[str, Any]] = {
         int(index): dict(entries) for index, entries in meta["scalars"].items()
     }
@@ -138,4 +129,4 @@ def _join_state(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> dict[
         if key.startswith("optimizer."):
             _, index, name = key.split(".", 2)
             state[int(index)][name] = value
-    return {"state": state, "param_groups": meta["param_groups"]}
+    return {"state": state, "param_groups": groups}

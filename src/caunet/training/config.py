@@ -10,7 +10,7 @@ True
 >>> TrainConfig(protocol="texte")  # type: ignore[arg-type]
 Traceback (most recent call last):
 ...
-ValueError: protocol takes 'text' or 'release', got 'texte'
+ValueError: protocol must be 'text' or 'release', got 'texte'
 """
 
 import dataclasses
@@ -124,29 +124,29 @@ class TrainConfig:
     dtype: Precision = "float32"
     """Precision of weights and pairs."""
     compile: Compile = "auto"
-    """Compile the update: auto (when a C++ compiler is there), always, never."""
+    """Compile the update: auto (when a C++ compiler is there and works), always, never."""
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 listed = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
-                raise ValueError(f"{name} takes {listed}, got {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be {listed}, got {getattr(self, name)!r}")
         for name in _POSITIVE:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} takes a whole number of at least 1, got {value!r}")
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
         if self.batch % self.shards:
-            raise ValueError(f"shards takes a divisor of batch ({self.batch}), got {self.shards}")
+            raise ValueError(f"shards must be a divisor of batch ({self.batch}), got {self.shards}")
         if not isinstance(self.checkpoint_every, int) or self.checkpoint_every < 0:
             raise ValueError(
-                f"checkpoint_every takes a whole number of at least 0, got {self.checkpoint_every!r}"
+                f"checkpoint_every must be a whole number of at least 0, got {self.checkpoint_every!r}"
             )
         for name in _RATES:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 < value < float("inf"):
-                raise ValueError(f"{name} takes a positive number, got {value!r}")
+                raise ValueError(f"{name} must be a positive number, got {value!r}")
         if self.decay > 1:
-            raise ValueError(f"decay takes a number in (0, 1], got {self.decay!r}")
+            raise ValueError(f"decay must be a number in (0, 1], got {self.decay!r}")
 
     def rate_factor(self, step: int) -> float:
         """What both learning rates are multiplied by at update ``step``, counted from 0.
@@ -167,7 +167,7 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TrainConfig":
-        """The settings from :meth:`to_json`'s object; an unknown field is an error, not a shrug."""
+        """The settings from :meth:`to_json`'s object; an unknown field is an error."""
         known = {f.name for f in dataclasses.fields(cls)}
         unknown = sorted(set(value) - known)
         if unknown:
@@ -234,5 +234,5 @@ def profile_settings(profile: str, model: str = "can") -> dict[str, Any]:
             raise ValueError(f"profile best knows {', '.join(BEST)} and their variants, got model {model!r}")
         return dict(BEST[base])
     if profile not in PROFILES:
-        raise ValueError(f"profile takes {', '.join(sorted([*PROFILES, 'best']))}, got {profile!r}")
+        raise ValueError(f"profile must be one of {', '.join(sorted([*PROFILES, 'best']))}, got {profile!r}")
     return dict(PROFILES[profile])

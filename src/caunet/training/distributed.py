@@ -3,7 +3,7 @@
 Under ``torchrun`` each process takes its slice of every global batch and the gradients are summed with the weight
 of the slice, so the update is the one a single process would make up to the order of additions (which can be fixed,
 too: :attr:`caunet.training.TrainConfig.shards`). One process leads: it alone reads and writes the run's directory,
-and what it found or what went wrong is told to the others.
+and sends what it found, or what went wrong, to the others.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from torch import Tensor
 from caunet.errors import PeerError, TrainingError
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Store
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 __all__ = ["World", "world"]
 
@@ -46,7 +46,7 @@ class World:
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes files and talks."""
+        """Whether this process writes files and messages."""
         return self.rank == 0
 
     def add_up(self, parts: Sequence[Tensor], in_order: bool = False) -> Tensor:
@@ -61,32 +61,28 @@ class World:
         total = torch.stack(list(parts))
         if in_order and self.size > 1:
             gathered = [torch.empty_like(total) for _ in range(self.size)]
-            with _others():
+            with _exchange():
                 dist.all_gather(gathered, total)
             total = torch.cat(gathered)
         total = functools.reduce(torch.add, total.unbind())
         if self.size > 1 and not in_order:
-            with _others():
+            with _exchange():
                 dist.all_reduce(total)
         return total
-
-    def any(self, flag: bool) -> bool:
-        """Whether ``flag`` is set in any process."""
-        return self.highest(int(flag)) > 0
 
     def highest(self, number: int) -> int:
         """The greatest ``number`` of all processes."""
         if self.size == 1:
             return number
         value = torch.tensor([number], device=self.device)
-        with _others():
+        with _exchange():
             dist.all_reduce(value, dist.ReduceOp.MAX)
         return int(value.item())
 
-    def led(self, work: Callable[[], T]) -> T:
-        """Let the leading process do ``work``, and give its result (picklable) to all, or its failure.
+    def on_rank0(self, work: Callable[[], T]) -> T:
+        """Let the leading process (rank 0) do ``work``, and give its result (picklable) to all, or its failure.
 
-        >>> World().led(lambda: 6 * 7)
+        >>> World().on_rank0(lambda: 6 * 7)
         42
 
         Raises:
@@ -94,26 +90,26 @@ class World:
         """
         if self.size == 1:
             return work()
-        told: list[Any] = [None, None]
+        outcome: list[Any] = [None, None]  # the result; the message of the failure
         if self.leads:
             try:
-                told[0] = work()
+                outcome[0] = work()
             except Exception as error:
-                with contextlib.suppress(PeerError):  # nobody left to tell
-                    self._tell([None, str(error)])
+                with contextlib.suppress(PeerError):  # nobody is left to receive it
+                    self._broadcast([None, str(error)])
                 raise
-        self._tell(told)
-        if told[1] is not None:
-            raise PeerError(told[1])
-        result: T = told[0]
+        self._broadcast(outcome)
+        if outcome[1] is not None:
+            raise PeerError(outcome[1])
+        result: T = outcome[0]
         return result
 
-    def _tell(self, told: list[Any]) -> None:
-        with _others():
-            dist.broadcast_object_list(told, src=0, device=self.device)
+    def _broadcast(self, values: list[Any]) -> None:
+        with _exchange():
+            dist.broadcast_object_list(values, src=0, device=self.device)
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def all_or_none(self) -> Iterator[None]:
         """A block that every process gets through, or none: after it each knows whether another failed in it.
 
         The first process that failed raises its own error, all others raise :class:`PeerError`. No messages
@@ -136,7 +132,7 @@ class World:
         if self.size == 1:
             return (None, "") if mine is None else (0, mine)
         failures: list[str | None] = [None] * self.size
-        with _others():
+        with _exchange():
             dist.all_gather_object(failures, mine)
         return next(((rank, text) for rank, text in enumerate(failures) if text is not None), (None, ""))
 
@@ -155,7 +151,7 @@ def world(device: str = "cpu") -> Iterator[World]:
     from torch.distributed.rendezvous import rendezvous
 
     store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
-    with _others():
+    with _exchange():
         store = _fresh(store, rank, size)
         backend = "nccl" if place.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
@@ -219,7 +215,7 @@ def _invite(store: "Store", other: int, room: str) -> None:
 
 
 @contextlib.contextmanager
-def _others() -> Iterator[None]:
+def _exchange() -> Iterator[None]:
     """Failures of the exchange itself: another process has ended, or cannot be reached."""
     try:
         yield

@@ -6,22 +6,18 @@ the step decides the learning rates, so a run that was killed and resumed ends w
 
 import contextlib
 import math
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from caunet.data import Pairs, PairSource, load_images
 from caunet.data.photometric import Photometric
-from caunet.errors import DivergenceError, PeerError, TrainingError
+from caunet.errors import CheckpointError, DivergenceError, PeerError, TrainingError
 from caunet.evaluation import evaluate
 from caunet.models import RelationNetwork, create_model
 from caunet.optim import HybridOptimizer
@@ -30,6 +26,7 @@ from caunet.training.checkpoint import Checkpoint
 from caunet.training.config import TrainConfig
 from caunet.training.distributed import World, world
 from caunet.training.records import Run, flat_errors
+from caunet.training.signals import StopRequest, stop_on_signals
 from caunet.training.update import Update
 
 __all__ = ["Resume", "Sources", "TrainResult", "load_sources", "make_optimizer", "train"]
@@ -47,13 +44,15 @@ _TESTED = ("parameter_error", "transformation_error", "corner_error")
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What :func:`train` returns: ``result`` is the content of result.json, or ``None`` if the run was interrupted."""
+    """What :func:`train` returns: ``result`` is the content of result.json, or ``None`` if the run was stopped."""
 
     run_dir: Path
     step: int
     result: dict[str, Any] | None
     leads: bool = True
-    """Whether this process speaks for the run (under ``torchrun`` one of them does)."""
+    """Whether this process writes the files of the run (under ``torchrun`` one of them does)."""
+    signal: int = 0
+    """The signal that stopped the run; 0 for none."""
 
     @property
     def finished(self) -> bool:
@@ -131,41 +130,61 @@ def train(
     Raises:
         TrainingError: the loss is not finite or has diverged, or the disk cannot be written; the message names
             the step and the last good checkpoint.
-        CheckpointError: the checkpoint to resume is damaged or belongs to another run.
+        RunBusyError: another process trains in ``run_dir``.
+        CheckpointError: the checkpoint to resume is damaged, belongs to another run, or was trained on other images.
 
+    SIGINT (Ctrl-C), SIGTERM and SIGHUP save a checkpoint and return; :attr:`TrainResult.signal` says which came.
     Under ``torchrun`` the same call trains on all processes together.
     """
     with world(config.device) as here:
-        with here.together():
+        with here.all_or_none():
             # All that can be wrong with the settings shows here, before anything is written.
-            run = Run(Path(run_dir), here, tensorboard=tensorboard)
-            loop = _Loop(config, run, here, sources or load_sources, progress)
-        state = run.open(config, "auto" if here.restarts and not resume else resume)
-        try:
-            return loop.go(state)
-        except TrainingError as error:
-            # Loss and gradients are sums over all processes, so all of them stop here: one says why.
-            if here.leads:
-                raise
-            raise PeerError(str(error)) from error
+            training, testing = (sources or load_sources)(config.replace(device=str(here.device)))
+            images = {"training": training.fingerprint, "test": testing.fingerprint}
+            run = Run(Path(run_dir), here, images, tensorboard=tensorboard)
+            loop = _Loop(config, run, here, (training, testing), progress)
+        _check_same_images(here, images)
+        with run.open(config, "auto" if here.restarts and not resume else resume) as state:
+            try:
+                return loop.go(state)
+            except TrainingError as error:
+                # Loss and gradients are sums over all processes, so all of them stop here: one says why.
+                if here.leads:
+                    raise
+                raise PeerError(str(error)) from error
+
+
+def _check_same_images(here: World, images: dict[str, str]) -> None:
+    """Raise if another process has other images, as machines with different copies of a data set would."""
+    leading = here.on_rank0(lambda: images)
+    with here.all_or_none():
+        if images != leading:
+            raise TrainingError("its images are not those of process 0")
 
 
 class _Loop:
     """One run under way."""
 
-    def __init__(self, config: TrainConfig, run: Run, here: World, sources: Sources, progress: bool) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        run: Run,
+        here: World,
+        sources: tuple[PairSource, PairSource],
+        progress: bool,
+    ) -> None:
         self.config, self.run, self.here, self.progress = config, run, here, progress
+        self.training, self.testing = sources
         if config.batch < here.size:
             raise ValueError(
-                f"batch takes at least one pair a process, got {config.batch} for {here.size} processes"
+                f"batch must be at least the number of processes ({here.size}), got {config.batch}"
             )
         if config.shards > 1 and config.shards % here.size:
             raise ValueError(
-                f"shards takes a multiple of the number of processes ({here.size}), got {config.shards}"
+                f"shards must be a multiple of the number of processes ({here.size}), got {config.shards}"
             )
         self.model = _build(config).to(here.device, getattr(torch, config.dtype))
         self.optimizer = make_optimizer(self.model, config)
-        self.training, self.testing = sources(config.replace(device=str(here.device)))
         compiled: dict[str, Literal["auto"] | bool] = {"auto": "auto", "always": True, "never": False}
         self.update = Update(self.model, self.optimizer, compile=compiled[config.compile])
         self.step, self.window, self.seconds, self.first_loss = 0, [0.0, 0.0], 0.0, math.nan
@@ -174,22 +193,38 @@ class _Loop:
     def go(self, state: tuple[Path, Checkpoint] | None) -> TrainResult:
         if state is not None:
             self._restore(*state)
-        with _interruptible() as interrupted, self._bar() as bar:
+        # Compiling takes half a minute: not waited for, where no other process waits for this one.
+        with (
+            stop_on_signals(lambda: self.update.compiling and self.here.size == 1) as request,
+            self._bar() as bar,
+        ):
+            self.update.on_compile = lambda: bar.say("compiling the update ...")
             started = time.perf_counter()
-            for loss in self._updates():
-                self._count(loss)
-                if self.step % self.config.log_every == 0:
-                    self._log(started, bar)
-                if self.step % self.config.test_every == 0:
-                    self._test()
-                wanted = self._should_stop(interrupted)
-                every = self.config.checkpoint_every
-                if wanted or self.step == self.config.updates or (every and self.step % every == 0):
+            try:
+                for loss in self._updates():
+                    self._count(loss)
+                    if self.step % self.config.log_every == 0:
+                        self._log(started, bar)
+                    if self.step % self.config.test_every == 0:
+                        self._test()
+                    stop = self._should_stop(request)
+                    every = self.config.checkpoint_every
+                    if stop or self.step == self.config.updates or (every and self.step % every == 0):
+                        self._save(started)
+                    if stop and self.step < self.config.updates:
+                        return self._stopped(stop)
+            except (Exception, KeyboardInterrupt):
+                # A signal to all of a terminal's processes also ends the C++ compiler: nobody wants its complaints.
+                if not (request.signal and self.update.compiling):
+                    raise
+                if self.here.size == 1:
                     self._save(started)
-                if wanted and self.step < self.config.updates:
-                    return TrainResult(self.run.folder, self.step, None, self.here.leads)
+                return self._stopped(request.signal)
             self.seconds += time.perf_counter() - started
         return TrainResult(self.run.folder, self.step, self._finish(), self.here.leads)
+
+    def _stopped(self, signum: int) -> TrainResult:
+        return TrainResult(self.run.folder, self.step, None, self.here.leads, signum)
 
     def _updates(self) -> Iterator[float]:
         """Make one update after the other and yield its loss."""
@@ -264,39 +299,45 @@ class _Loop:
             errors = flat_errors(self._evaluate(self.config.test_pairs))
             self.run.record(step=self.step, test={name: errors[name] for name in _TESTED})
 
-        self.here.led(measure)
+        self.here.on_rank0(measure)
 
     def _evaluate(self, limit: int | None) -> dict[str, Any]:
         return evaluate(self.model, self.testing, limit=limit, progress=False)
 
-    def _should_stop(self, interrupted: threading.Event) -> bool:
+    def _should_stop(self, request: StopRequest) -> int:
+        """The signal that asks this run to stop; 0 for none."""
         if self.here.size == 1:
-            return interrupted.is_set()
+            return request.signal
         # All processes must leave at the same step, and asking costs a message: ask where metrics are written.
-        return self.step % self.config.log_every == 0 and self.here.any(interrupted.is_set())
+        return self.here.highest(request.signal) if self.step % self.config.log_every == 0 else 0
 
     def _save(self, started: float) -> None:
         extra = {
             "window": self.window,
             "first_loss": None if math.isnan(self.first_loss) else self.first_loss,
             "seconds": self.seconds + time.perf_counter() - started,
+            "images": self.run.images,
         }
         state = Checkpoint(
             self.step, self.model.state_dict(), self.optimizer.state_dict(), self.config.to_json(), extra
         )
-        self.last_saved = self.here.led(lambda: self.run.save(state))
+        self.last_saved = self.here.on_rank0(lambda: self.run.save(state))
 
     def _restore(self, path: Path, state: Checkpoint) -> None:
-        self.model.load_state_dict(state.model)
-        self.optimizer.load_state_dict(state.optimizer)
+        try:
+            self.model.load_state_dict(state.model)
+            self.optimizer.load_state_dict(state.optimizer)
+            total, count = state.extra["window"]
+            first = state.extra["first_loss"]
+            self.window, self.seconds = [float(total), float(count)], float(state.extra["seconds"])
+            self.first_loss = math.nan if first is None else float(first)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise CheckpointError(f"{path} does not fit this network ({reason})") from error
         self.step, self.last_saved = state.step, path
-        self.window = list(state.extra["window"])
-        first = state.extra["first_loss"]
-        self.first_loss = math.nan if first is None else first
-        self.seconds = state.extra["seconds"]
 
     def _finish(self) -> dict[str, Any]:
-        return self.here.led(
+        return self.here.on_rank0(
             lambda: self.run.finish(self.config, self.model, self._evaluate(None), self.seconds)
         )
 
@@ -322,27 +363,3 @@ class _Loop:
 def _build(config: TrainConfig) -> RelationNetwork:
     generator = torch.Generator().manual_seed(config.seed)
     return create_model(config.model, config.task, config.patch, generator=generator, **config.model_options)
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a flag that the loop reads between updates; the second one ends at once.
-
-    Under ``torchrun`` one Ctrl-C arrives twice, from the terminal and from the launcher (which kills those that
-    are not done after half a minute), so there the second is not a second wish.
-    """
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(signum: int, frame: FrameType | None) -> None:
-        if asked.is_set() and "TORCHELASTIC_RUN_ID" not in os.environ:
-            raise KeyboardInterrupt
-        asked.set()
-
-    previous = signal.signal(signal.SIGINT, ask)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, cast(Any, previous))

@@ -12,6 +12,7 @@ result.json             errors on all test pairs; only a finished run has it
 import contextlib
 import json
 import platform
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,28 +20,42 @@ from typing import Any
 import torch
 
 import caunet
-from caunet.errors import CheckpointError, TrainingError
+from caunet.errors import CheckpointError, RunBusyError, TrainingError
 from caunet.extras import require
 from caunet.files import write_json, write_text
+from caunet.locks import hold, owner
 from caunet.models import RelationNetwork, save_weights
 from caunet.provenance import commit
 from caunet.training import checkpoint
 from caunet.training.checkpoint import Checkpoint
 from caunet.training.config import TrainConfig
 from caunet.training.distributed import World
+from caunet.training.metrics_log import read_metrics, scalars
 
-__all__ = ["Run", "flat_errors", "read_metrics"]
+__all__ = ["Run", "flat_errors"]
 
 # What may differ between a checkpoint and the run that continues it: how long, how often, where; never what.
 _FREE = {"updates", "log_every", "test_every", "test_pairs", "checkpoint_every", "device", "compile"}
 
 
 class Run:
-    """The directory of a run, written by the leading process alone."""
+    """The directory of a run, written by the leading process alone.
 
-    def __init__(self, folder: Path, here: World, tensorboard: bool = False) -> None:
-        self.folder, self.here = folder, here
-        self._events = _events(folder) if tensorboard and here.leads else None
+    Args:
+        folder: the directory.
+        here: the processes of the run.
+        images: fingerprints of the training and test images: a run continues on the images it began with.
+        tensorboard: also write TensorBoard events.
+    """
+
+    def __init__(
+        self, folder: Path, here: World, images: Mapping[str, str], tensorboard: bool = False
+    ) -> None:
+        self.folder, self.here, self.images = folder, here, dict(images)
+        self._wants_events = tensorboard and here.leads
+        if self._wants_events:
+            require("tensorboard", "tensorboard", "Writing TensorBoard events")
+        self._events: Any = None
         self.last_test: float | None = None
 
     @property
@@ -48,17 +63,39 @@ class Run:
         """Where the checkpoints are."""
         return self.folder / "checkpoints"
 
-    def open(self, config: TrainConfig, resume: bool | str) -> tuple[Path, Checkpoint] | None:
-        """Begin the run (``None``) or find the state to continue; metrics after that state are dropped."""
-        # One process looks and all are given what it found: nobody reads a directory that another is changing,
-        # and machines need not share it.
-        return self.here.led(lambda: self._open(config, resume))
+    @contextlib.contextmanager
+    def open(self, config: TrainConfig, resume: bool | str) -> Iterator[tuple[Path, Checkpoint] | None]:
+        """Begin the run (``None``) or find the state to continue; metrics after that state are dropped.
 
-    def _open(self, config: TrainConfig, resume: bool | str) -> tuple[Path, Checkpoint] | None:
+        The directory is locked until the end of the block.
+
+        Raises:
+            RunBusyError: another process works in the directory.
+        """
+        with contextlib.ExitStack() as held:
+            # One process looks and all are given what it found: nobody reads a directory that another is changing,
+            # and machines need not share it.
+            yield self.here.on_rank0(lambda: self._open(config, resume, held))
+
+    def _open(
+        self, config: TrainConfig, resume: bool | str, held: contextlib.ExitStack
+    ) -> tuple[Path, Checkpoint] | None:
+        if resume in (True, "previous") and not self.folder.exists():
+            raise CheckpointError(f"{self.folder} does not exist, so there is no checkpoint to resume")
+        with self._in_one_sentence("begin a run in"):
+            mine = held.enter_context(hold(self.folder))
+        if not mine:
+            pid = owner(self.folder)
+            by = f"process {pid}" if pid else "another process"
+            raise RunBusyError(
+                f"{self.folder} is in use by {by}: wait until it ends, or choose another --out", pid
+            )
         state = self._find(config, resume)
-        with self._kind("begin a run in"):
+        with self._in_one_sentence("begin a run in"):
             write_json(self.folder / "config.json", config.to_json())
             self._cut_metrics(state[1].step if state else 0)
+            if self._wants_events:
+                self._events = _open_events(self.folder)
         return state
 
     def _find(self, config: TrainConfig, resume: bool | str) -> tuple[Path, Checkpoint] | None:
@@ -84,11 +121,12 @@ class Run:
                 else ""
             )
             raise CheckpointError(f"{error}{earlier}") from error
-        self._same(config, state, found[index])
+        self._check_settings(config, state, found[index])
+        self._check_images(state, found[index])
         return found[index], state
 
     @staticmethod
-    def _same(config: TrainConfig, state: Checkpoint, path: Path) -> None:
+    def _check_settings(config: TrainConfig, state: Checkpoint, path: Path) -> None:
         # A setting that a checkpoint does not know yet had its default when the checkpoint was made.
         wanted, stored = config.to_json(), TrainConfig().to_json() | state.config
         for name in wanted:
@@ -102,9 +140,28 @@ class Run:
                 f"{path} has made {state.step} updates already, asked for are {config.updates}"
             )
 
+    def _check_images(self, state: Checkpoint, path: Path) -> None:
+        stored = state.extra.get("images")
+        for part, now in self.images.items():
+            was = stored.get(part) if isinstance(stored, dict) else None
+            if was != now:
+                raise CheckpointError(
+                    f"{path} was trained on other images: the fingerprint of its {part} images is "
+                    f"{str(was)[:12]}, that of these is {now[:12]}"
+                )
+
     def _cut_metrics(self, step: int) -> None:
+        """Keep the lines up to ``step``; lines that something else has damaged are dropped, and named."""
         path = self.folder / "metrics.jsonl"
-        kept = [line for line in read_metrics(path) if line["step"] <= step] if step else []
+        damaged: list[int] = []
+        kept = [line for line in read_metrics(path, damaged) if line["step"] <= step] if step else []
+        if damaged:
+            which = ", ".join(map(str, damaged[:10])) + (", ..." if len(damaged) > 10 else "")
+            warnings.warn(
+                f"{path}: dropped what cannot be read in line {which}; the run continues from its checkpoint",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
         self._remember(*kept)
 
@@ -116,16 +173,19 @@ class Run:
     def record(self, **line: Any) -> None:
         """Append one line to metrics.jsonl."""
         if self.here.leads:
-            with self._kind("write metrics to"), (self.folder / "metrics.jsonl").open("a") as file:
+            with (
+                self._in_one_sentence("write metrics to"),
+                (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file,
+            ):
                 file.write(json.dumps(line) + "\n")
             self._remember(line)
             if self._events is not None:
-                for name, value in _scalars(line):
+                for name, value in scalars(line):
                     self._events.add_scalar(name, value, line["step"])
 
     def save(self, state: Checkpoint) -> Path:
         """Write a checkpoint."""
-        with self._kind("save a checkpoint in"):
+        with self._in_one_sentence("save a checkpoint in"):
             return checkpoint.save(self.checkpoints, state)
 
     def finish(
@@ -138,8 +198,8 @@ class Run:
         }
         result |= flat_errors(errors)
         result |= {"seconds": round(seconds, 1), "commit": commit(), "parameters": model.parameter_count()}
-        result |= {"config": settings, "environment": _environment()}
-        with self._kind("write the result to"):
+        result |= {"images": self.images, "config": settings, "environment": _environment()}
+        with self._in_one_sentence("write the result to"):
             save_weights(model, self.folder / "weights.safetensors")
             write_json(self.folder / "result.json", result)
         if self._events is not None:
@@ -147,7 +207,7 @@ class Run:
         return result
 
     @contextlib.contextmanager
-    def _kind(self, what: str) -> Iterator[None]:
+    def _in_one_sentence(self, what: str) -> Iterator[None]:
         """Turn a full disk or a directory that cannot be written into one sentence."""
         try:
             yield
@@ -158,37 +218,15 @@ class Run:
 
 
 def flat_errors(errors: Mapping[str, Any]) -> dict[str, Any]:
-    """What :func:`caunet.evaluate` returns, with one number a name: ``corner_error`` is the mean, in pixels."""
+    """What :func:`caunet.evaluate` returns, with one number per name: ``corner_error`` is the mean, in pixels."""
     flat = {**errors, "corner_error": errors["corner_error"]["mean"]}
     return flat | {f"corner_error_{name}": errors["corner_error"][name] for name in ("median", "p90")}
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of metrics.jsonl; a run killed while writing leaves a last line that is cut off."""
-    if not path.exists():
-        return []
-    lines = []
-    for text in path.read_text().splitlines():
-        with contextlib.suppress(json.JSONDecodeError):
-            lines.append(json.loads(text))
-    return lines
-
-
-def _events(folder: Path) -> Any:
-    require("tensorboard", "tensorboard", "writing TensorBoard events")
+def _open_events(folder: Path) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
     return SummaryWriter(str(folder))
-
-
-def _scalars(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a line of metrics, by the names TensorBoard shows."""
-    if "loss" in line:
-        yield "train/loss", line["loss"]
-        yield from ((f"rate/{number}", rate) for number, rate in enumerate(line["rates"]))
-    yield from (
-        (f"test/{name}", value) for name, value in line.get("test", {}).items() if isinstance(value, float)
-    )
 
 
 def _environment() -> dict[str, Any]:

@@ -1,17 +1,17 @@
-"""What a person sees of a finished run: a few lines, and its learning curve as a picture."""
+"""What a person sees of a finished run: a few lines, and its learning curve as a figure."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from caunet.drawing import new_figure, save_figure
-from caunet.training.records import read_metrics
+from caunet.training.metrics_log import read_metrics
 
 __all__ = ["summary", "write_curves"]
 
 
 def summary(result: Mapping[str, Any], run_dir: Path, curve: Path | str) -> str:
-    """A finished run in a few lines."""
+    """A finished run in a few lines; ``curve`` is the file of its learning curve, or why there is none."""
     rate = result["updates"] / max(result["seconds"], 1e-9)
     how = f"{result['protocol']} protocol, {result['data']}, seed {result['seed']}"
     return "\n".join(
@@ -20,7 +20,8 @@ def summary(result: Mapping[str, Any], run_dir: Path, curve: Path | str) -> str:
             f"  parameter error       {_number(result['parameter_error'])}",
             f"  transformation error  {_number(result['transformation_error'])}",
             f"  corner error          {_number(result['corner_error'])} px (mean over {result['count']:,} test pairs)",
-            f"  {result['updates']:,} updates in {result['seconds']:.0f} s ({rate:.0f} a second)",
+            f"  {result['updates']:,} updates in {result['seconds']:.0f} s"
+            + (f" ({rate:.0f} per second)" if rate >= 1 else ""),
             f"  weights   {run_dir / 'weights.safetensors'}",
             f"  curve     {curve}",
         ]
@@ -45,9 +46,11 @@ def write_curves(run_dir: Path) -> Path:
         axes.plot(
             *zip(*tested, strict=True), color="C0", marker="o", markersize=3, label="test parameter error"
         )
-    axes.set(yscale="log", xlabel="updates", ylabel="mean squared error of z", title=run_dir.name)
+    if trained or tested:  # a run shorter than its first line of metrics has nothing to draw
+        axes.set_yscale("log")
+        axes.legend(frameon=False)
+    axes.set(xlabel="updates", ylabel="mean squared error of z", title=run_dir.name)
     axes.grid(alpha=0.3, which="both")
-    axes.legend(frameon=False)
     path = run_dir / "curve.png"
     save_figure(figure, path, dpi=120)
     return path

@@ -11,6 +11,7 @@ groups; all are handed over at each call.
 
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
@@ -18,6 +19,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.func import functional_call, grad_and_value
 
+from caunet import torch_private
+from caunet.errors import TrainingError
 from caunet.optim.base import RuleOptimizer
 from caunet.optim.kernels import compute_dtype, to_be_compiled
 from caunet.optim.rules import MOMENTS, RULES, corrections
@@ -25,6 +28,8 @@ from caunet.optim.rules import MOMENTS, RULES, corrections
 __all__ = ["Loss", "Update", "can_compile"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+# A rule's name and its options other than the learning rate, which is an input of the compiled function.
+_Options = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 def _squared_error(estimate: Tensor, z: Tensor) -> Tensor:
@@ -38,11 +43,9 @@ def _squared_error(estimate: Tensor, z: Tensor) -> Tensor:
 
 
 def can_compile(device: torch.device | str = "cpu") -> bool:
-    """Whether PyTorch's compiler has what it needs: for the CPU a C++ compiler (``$CXX`` or a usual name)."""
+    """Whether what PyTorch's compiler needs is there: for the CPU a C++ compiler (``$CXX`` or a usual name)."""
     if torch.device(device).type != "cpu":
-        from torch.utils._triton import has_triton
-
-        return bool(has_triton())
+        return torch_private.has_triton()
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "c++", "clang++"]
     return any(shutil.which(name) for name in names)
 
@@ -56,8 +59,9 @@ class Update:
         optimizer: any of :mod:`caunet.optim`; its groups hold the parameters of ``model`` that learn. Its rules and
             its state are used, its ``step`` (and hooks on that) is not called.
         loss: ``"mse"``, or a function ``(estimate, z) -> 0-d tensor``.
-        compile: True, False, or ``"auto"``: compile when a C++ compiler is there. Both ways agree to
-            rounding, and each gives the same bits for the same weights, state and batch.
+        compile: True, False, or ``"auto"``: compile when a C++ compiler is there and does its work; if it fails at
+            the first update, one warning says so and updates are made without it. Both ways agree to rounding, and
+            each gives the same bits for the same weights, state and batch.
 
     >>> from caunet.optim import HybridOptimizer
     >>> class Difference(nn.Module):
@@ -91,7 +95,12 @@ class Update:
         self._params = [param for _, param, _ in self._slots]
         self._fixed = _fixed(model, self._params)
         self.compiled = can_compile(self._slots[0][1].device) if compile == "auto" else bool(compile)
+        self._required = compile is True
         self._cache: dict[Hashable, Callable[..., Any]] = {}
+        self.compiling = False
+        """Whether a function is being compiled right now; it stays set when that is interrupted."""
+        self.on_compile: Callable[[], None] = lambda: None
+        """Called before a function is compiled, which takes from seconds to a minute."""
         self._state: Any = None
 
     def __call__(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -106,7 +115,12 @@ class Update:
         if scalars is None:
             return self._eager(x, y, z)
         with torch.no_grad():
-            loss, finite = self._run(_make_step, [*self._tensors, scalars], x, y, z)
+            found = self._run(_make_step, [*self._tensors, scalars], x, y, z)
+        if isinstance(found, Exception):
+            loss = self._eager(x, y, z)
+            self._give_up(found)
+            return loss
+        loss, finite = found
         if not finite:  # and so nothing was written; the eager way names the gradient
             return self._eager(x, y, z)
         self._count()
@@ -114,14 +128,19 @@ class Update:
 
     def gradients(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
         """Set ``.grad`` of every parameter for a batch and return the loss; nothing is updated."""
+        found: Any = None
         if self.compiled:
             with torch.no_grad():
-                *grads, loss = self._run(_make_gradients, list(self._params), x, y, z)
-        else:
+                found = self._run(_make_gradients, list(self._params), x, y, z)
+        if found is None or isinstance(found, Exception):
             grads, loss = self._eager_gradients(x, y, z)
+            if found is not None:
+                self._give_up(found)
+        else:
+            *grads, loss = found
         for param, grad in zip(self._params, grads, strict=True):
             param.grad = grad
-        return loss  # type: ignore[no-any-return]
+        return loss
 
     def apply(self) -> None:
         """Let the optimizer step with the gradients that are there."""
@@ -180,22 +199,60 @@ class Update:
         batch = tuple((t.shape, t.stride(), t.dtype, t.device) for t in (x, y, z))
         threads = torch.get_num_threads()
         key = (make, plan, batch, x is y, self.model.training, threads)
-        if key not in self._cache:
-            names = [(name, param.shape) for name, param, _ in self._slots]
-            fixed = [name for name, *_ in self._fixed]
-            objective = _make_objective(self.model, self.loss, names, fixed)
-            function = make(objective, plan, [g for *_, g in self._slots], len(fixed))
-            self._cache[key] = _generate(_trace(function, inputs), inputs, threads)
-        return self._cache[key](*inputs)
+        if key in self._cache:
+            return self._cache[key](*inputs)
+        return self._compile(key, make, plan, inputs, threads)
+
+    def _compile(
+        self,
+        key: Hashable,
+        make: Callable[..., Any],
+        plan: Sequence[_Options],
+        inputs: list[Tensor],
+        threads: int,
+    ) -> Any:
+        """Make the function, call it and keep it. When that fails and need not be: the exception."""
+        names = [(name, param.shape) for name, param, _ in self._slots]
+        fixed = [name for name, *_ in self._fixed]
+        objective = _make_objective(self.model, self.loss, names, fixed)
+        function = make(objective, plan, [g for *_, g in self._slots], len(fixed))
+        self.compiling = True
+        self.on_compile()
+        try:
+            compiled = _generate(_trace(function, inputs), inputs, threads)
+            found = compiled(*inputs)
+        except Exception as error:
+            if not self._required:
+                return error
+            if not isinstance(error, RuntimeError):  # the model's own
+                raise
+            reason = _first_line(error)
+            raise TrainingError(f"cannot compile the update ({reason}); without: compile=False") from error
+        self.compiling = False
+        self._cache[key] = compiled
+        return found
+
+    def _give_up(self, error: Exception) -> None:
+        """Compile no more. (Called after an update without: a fault of the model shows there, as it is.)"""
+        self.compiled = self.compiling = False
+        warnings.warn(
+            f"the update could not be compiled ({_first_line(error)}); updates are made without, which is slower",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
-def _trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> fx.GraphModule:
+def _first_line(error: Exception) -> str:
+    """What went wrong, without the pages of a C++ compiler."""
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
+
+
+def _trace(function: Callable[..., Any], inputs: Sequence[Tensor]) -> fx.GraphModule | Callable[..., Any]:
     """The operations that ``function`` does on tensors like ``inputs``; none of them is done."""
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     with torch.no_grad(), to_be_compiled():
-        # Tensors that a module keeps as plain attributes are constants of the graph.
-        graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        graph = torch_private.trace(function, inputs)
+    if graph is None:
+        return function
     if inputs[0].device.type == "cpu":
         _pad_products(graph)
     return graph
@@ -222,19 +279,12 @@ def _pad_products(graph: fx.GraphModule) -> None:
     graph.recompile()
 
 
-def _generate(graph: fx.GraphModule, inputs: Sequence[Tensor], threads: int) -> Callable[..., Any]:
+def _generate(
+    graph: fx.GraphModule | Callable[..., Any], inputs: Sequence[Tensor], threads: int
+) -> Callable[..., Any]:
     """Compiled code for ``graph``."""
-    from torch import _inductor
+    return torch_private.compile_graph(graph, inputs, {**_INDUCTOR, "cpp.threads": threads})
 
-    examples: list[Any] = [tensor.detach() for tensor in inputs]
-    function: Callable[..., Any] = _inductor.compile(
-        graph, examples, options={**_INDUCTOR, "cpp.threads": threads}
-    )
-    return function
-
-
-# A rule's name and its options other than the learning rate, which is an input of the compiled function.
-_Options = tuple[str, tuple[tuple[str, Any], ...]]
 
 _INDUCTOR: dict[str, str | int | bool] = {
     # Calls between the pieces of the graph from C++ rather than from Python.
