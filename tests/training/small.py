@@ -1,9 +1,13 @@
 """A run that takes a second: few images, few units. Importable, so that other processes can train it too."""
 
 import errno
+import multiprocessing
 import os
 import signal
+import socket
 import sys
+import threading
+import time
 from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from caunet.errors import CaunetError, DataError
 from caunet.files import sha256
 from caunet.models import load_weights
 from caunet.training import TrainConfig, TrainResult, train
+from caunet.training.metrics_log import read_metrics
 
 SETTINGS: dict[str, Any] = {
     "task": "rotation",
@@ -87,15 +92,22 @@ def join(
 ) -> None:
     """Be process ``rank`` of two that train together, with a ``fault``, and answer how it ended."""
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    _break(fault, rank)
+    _break(fault, rank, folder)
     try:
         result = run(folder, **{"updates": 200, "dtype": "float64", "checkpoint_every": 20, **changes})
-        answers.put((rank, "finished" if result.finished else "interrupted", str(result.step)))
+        how = "finished" if result.finished else f"stopped by {result.signal}"
+        answers.put((rank, how, str(result.step)))
     except (CaunetError, ValueError) as error:
         answers.put((rank, type(error).__name__, str(error)))
 
 
-def _break(fault: str, rank: int) -> None:
+def _terminate_when_under_way(folder: Path) -> None:
+    while len(read_metrics(folder / "metrics.jsonl")) < 4:
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _break(fault: str, rank: int, folder: Path) -> None:
     """Let something go wrong in this process."""
     from caunet.training import checkpoint
 
@@ -110,12 +122,39 @@ def _break(fault: str, rank: int) -> None:
     elif fault == "metrics" and rank == 0:
         usual = Path.open
         Path.open = lambda p, mode="r", *a, **k: full() if mode == "a" else usual(p, mode, *a, **k)  # type: ignore
+    elif fault == "sigterm" and rank == 1:
+        threading.Thread(target=_terminate_when_under_way, args=(folder,), daemon=True).start()
+    elif fault == "other images" and rank == 1:
+        PairSource.fingerprint = "others"  # type: ignore[assignment,method-assign]
     elif fault == "images" and rank == 1:
         PairSource.__init__ = missing  # type: ignore[method-assign]
     elif fault == "batch" and rank == 1:
         stream = PairSource.stream
         nothing = torch.tensor(float("nan"))
         PairSource.stream = lambda *a, **k: (Pairs(x, y, z * nothing) for x, y, z in stream(*a, **k))  # type: ignore[method-assign]
+
+
+def run_two(folder: Path, fault: str = "", **changes: Any) -> list[tuple[str, str]]:
+    """How each of two processes ended; both must end long before a connection times out."""
+    server = multiprocessing.get_context("forkserver")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    answers = server.Queue()
+    processes = [
+        server.Process(target=join, args=(rank, port, folder, fault, changes, answers)) for rank in (0, 1)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        ended = {rank: (how, said) for rank, how, said in (answers.get(timeout=120) for _ in processes)}
+        for process in processes:
+            process.join(timeout=60)
+            assert process.exitcode == 0
+    finally:
+        for process in processes:
+            process.kill()
+    return [ended[rank] for rank in (0, 1)]
 
 
 def main() -> None:

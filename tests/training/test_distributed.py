@@ -4,12 +4,10 @@ import json
 import multiprocessing
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -40,29 +38,6 @@ def _torchrun(*command: str, restarts: int = 0) -> subprocess.CompletedProcess[s
         text=True,
         timeout=300,
     )
-
-
-def _two(folder: Path, fault: str = "", **changes: Any) -> list[tuple[str, str]]:
-    """How each of two processes ended; both must end long before a connection times out."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    answers = _SERVER.Queue()
-    processes = [
-        _SERVER.Process(target=small.join, args=(rank, port, folder, fault, changes, answers))
-        for rank in (0, 1)
-    ]
-    for process in processes:
-        process.start()
-    try:
-        ended = {rank: (how, said) for rank, how, said in (answers.get(timeout=120) for _ in processes)}
-        for process in processes:
-            process.join(timeout=60)
-            assert process.exitcode == 0
-    finally:
-        for process in processes:
-            process.kill()
-    return [ended[rank] for rank in (0, 1)]
 
 
 def _losses(folder: Path) -> list[float]:
@@ -120,7 +95,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_processes_learn_as_one(tmp_path: Path, alone: Path) -> None:
-    assert _two(tmp_path / "two") == [("finished", "200")] * 2
+    assert small.run_two(tmp_path / "two") == [("finished", "200")] * 2
     one, two = _losses(alone), _losses(tmp_path / "two")
     assert len(one) == len(two) == 20
     assert two == pytest.approx(one, rel=1e-5)
@@ -131,7 +106,7 @@ def test_two_processes_learn_as_one(tmp_path: Path, alone: Path) -> None:
 @pytest.mark.parametrize("shards", [2, 4])
 def test_in_ordered_parts_two_processes_give_the_bits_of_one(tmp_path: Path, shards: int) -> None:
     changes = {"shards": shards, "updates": 200, "dtype": "float32"}
-    assert _two(tmp_path / "two", **changes) == [("finished", "200")] * 2
+    assert small.run_two(tmp_path / "two", **changes) == [("finished", "200")] * 2
     small.run(tmp_path / "one", **changes)
     assert _losses(tmp_path / "two") == _losses(tmp_path / "one")
     one, two = (load_file(tmp_path / name / "weights.safetensors") for name in ("one", "two"))
@@ -146,7 +121,7 @@ def test_ordered_parts_are_the_same_gradient(tmp_path: Path, alone: Path) -> Non
 def test_parts_must_divide(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"shards must be a divisor of batch \(20\), got 3"):
         small.config(shards=3)
-    ends = _two(tmp_path / "run", shards=5)
+    ends = small.run_two(tmp_path / "run", shards=5)
     assert ends[0] == ("ValueError", "shards must be a multiple of the number of processes (2), got 5")
 
 
@@ -167,7 +142,7 @@ def test_a_killed_process_is_restarted_and_the_run_goes_on(tmp_path: Path, alone
     ],
 )
 def test_a_failure_in_one_process_ends_both(tmp_path: Path, fault: str, speaks: int, says: str) -> None:
-    ends = _two(tmp_path / "run", fault)
+    ends = small.run_two(tmp_path / "run", fault)
     assert ends[speaks][0] == ("DivergenceError" if fault == "batch" else "TrainingError")
     assert ends[1 - speaks][0] == "PeerError"
     assert re.search(says, ends[speaks][1]), ends[speaks][1]
