@@ -126,9 +126,9 @@ def test_the_model_is_left_as_it_was(exported, tmp_path, monkeypatch):
 
 def test_wrong_arguments(tmp_path):
     model = create_model("can", "rotation", seed=0)
-    with pytest.raises(TypeError, match="model takes a RelationNetwork, got Linear"):
+    with pytest.raises(TypeError, match="model must be a RelationNetwork, got Linear"):
         export_onnx(nn.Linear(2, 2), tmp_path / "a.onnx")
-    with pytest.raises(ValueError, match=r"path takes a file name ending in \.onnx, got 'a\.pt'"):
+    with pytest.raises(ValueError, match=r"path must be a file name ending in \.onnx, got 'a\.pt'"):
         export_onnx(model, "a.pt")
 
 

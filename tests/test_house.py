@@ -24,7 +24,7 @@ ALLOWED = {
     "images": set(),
     "metrics": {"geometry"},
     "optim": set(),
-    "nn": {"functional"},
+    "nn": {"functional", "low_rank"},
     "tasks": {"geometry"},
     "data": {"images", "tasks", "geometry"},
     "models": {"nn", "functional", "tasks"},
@@ -36,7 +36,17 @@ ALLOWED = {
     "stacks": {"geometry"},
     "export": {"models", "tasks"},
     "benchmark": {"images", "estimation", "geometry", "data", "metrics"},
-    "reproduction": {"training", "models", "data", "metrics", "evaluation", "tasks", "baselines", "geometry"},
+    "reproduction": {
+        "training",
+        "models",
+        "nn",
+        "data",
+        "metrics",
+        "evaluation",
+        "tasks",
+        "baselines",
+        "geometry",
+    },
 }
 # The foundation: every room may know it, and it knows nothing above it.
 FOUNDATION = {
@@ -48,6 +58,7 @@ FOUNDATION = {
     "locks",
     "progress",
     "provenance",
+    "registry",
     "tables",
     "tensor_files",
     "torch_private",

@@ -10,7 +10,17 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from caunet import functional as F
-from caunet.nn import Bilinear, Concatenation, ContrastAssociation, RelativeContrast, Softmin, WinnerTakeAll
+from caunet.nn import (
+    Bilinear,
+    Concatenation,
+    ContrastAssociation,
+    Relation,
+    RelativeContrast,
+    Softmin,
+    Window,
+    WinnerTakeAll,
+    reparametrize,
+)
 
 Units = type[Bilinear] | type[ContrastAssociation]
 both = pytest.mark.parametrize("units", [Bilinear, ContrastAssociation, RelativeContrast])
@@ -33,13 +43,13 @@ class TestForward:
         relative, small = RelativeContrast(5, 4, 3), RelativeContrast(5, 4, 3, rank=2, floor=0.5)
         assert torch.equal(relative(a, b), F.relative_contrast(a, b, relative.weight, 1e-3))
         assert torch.equal(small(a, b), F.relative_contrast_low_rank(a, b, small.u, small.v, 2, 0.5))
-        assert torch.equal(Concatenation()(a, b), torch.cat((a, b), -1))
+        assert torch.equal(Concatenation(5, 4)(a, b), torch.cat((a, b), -1))
         assert torch.equal(Softmin(0.5)(a), F.softmin(a, 0.5))
         assert torch.equal(WinnerTakeAll()(a), F.winner_take_all(a))
 
     def test_learned_temperature(self) -> None:
         h = inputs()[0]
-        softmin = Softmin(0.5, learn=4.0)
+        softmin = Softmin(0.5, rate_factor=4.0)
         torch.testing.assert_close(softmin(h), F.softmin(h, 0.5))
         (by_theta,) = torch.autograd.grad(softmin(h)[0, 0], [*softmin.parameters()])
         # T = 0.5 exp(-4 theta), by central differences
@@ -109,7 +119,7 @@ class TestWeights:
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     @pytest.mark.parametrize("rank", [None, 4])
-    def test_initialisation_of_nonnegative(self, rank: int | None, dtype: torch.dtype) -> None:
+    def test_initialization_of_nonnegative(self, rank: int | None, dtype: torch.dtype) -> None:
         module = ContrastAssociation(20, 30, 50, rank=rank, dtype=dtype)
         module.reset_parameters(torch.Generator().manual_seed(0))
         for name, p in module.named_parameters():
@@ -122,7 +132,7 @@ class TestWeights:
             assert abs(values.mean() - bound / 2) < error
             assert values.std() == pytest.approx(bound / math.sqrt(12), rel=0.05)
 
-    def test_initialisation_of_free(self) -> None:
+    def test_initialization_of_free(self) -> None:
         module = Bilinear(20, 30, 50)
         module.reset_parameters(torch.Generator().manual_seed(0))
         p = module.weight.detach()
@@ -155,7 +165,10 @@ class TestWeights:
         assert [id(p) for p in cau.nonnegative_parameters()] == [id(cau.u), id(cau.v)]
         full = ContrastAssociation(5, 4, 2)
         assert [id(p) for p in full.nonnegative_parameters()] == [id(full.weight)]
-        assert not [*Bilinear(5, 4, 2).nonnegative_parameters(), *Concatenation().nonnegative_parameters()]
+        assert not [
+            *Bilinear(5, 4, 2).nonnegative_parameters(),
+            *Concatenation(5, 4).nonnegative_parameters(),
+        ]
         kept = Bilinear(5, 4, 2, nonnegative=True)
         assert [id(p) for p in kept.nonnegative_parameters()] == [id(kept.weight)]
         assert (kept.weight > 0).all()
@@ -188,7 +201,7 @@ class TestWeights:
 
 
 def test_repr() -> None:
-    assert repr(Concatenation()) == "Concatenation()"
+    assert repr(Concatenation(3, 4)) == "Concatenation(in_a=3, in_b=4)"
     assert repr(Bilinear(3, 4, 2)) == "Bilinear(in_a=3, in_b=4, units=2, rank=None)"
     assert repr(Bilinear(3, 4, 2, rank=1, nonnegative=True)).endswith("rank=1, nonnegative=True)")
     assert repr(ContrastAssociation(3, 4, 2, 5)) == "ContrastAssociation(in_a=3, in_b=4, units=2, rank=5)"
@@ -209,8 +222,8 @@ def test_repr() -> None:
             "rank must be at least 1, or None for full rank, got 0",
         ),
         (lambda: RelativeContrast(3, 3, 2, floor=-0.1), "floor must be at least 0, got -0.1"),
-        (lambda: Softmin(learn=-1.0), "learn must be at least 0, got -1.0"),
-        (lambda: Softmin(0.0), "temperature must be positive, got 0.0"),
+        (lambda: Softmin(rate_factor=-1.0), "rate_factor must be at least 0, got -1.0"),
+        (lambda: Softmin(0.0), "initial_temperature must be positive, got 0.0"),
         (lambda: WinnerTakeAll(temperature=-1.0), "temperature must be positive, got -1.0"),
         (lambda: ContrastAssociation(3, 3, 2, rank=1)(torch.ones(4), torch.ones(3)), r"u must be \(K, 4\)"),
     ],
@@ -238,3 +251,85 @@ def test_compiles_without_a_break(rank: int | None) -> None:
         if function is respond:
             eager = result
     torch.testing.assert_close(result, eager)
+
+
+class TestHooks:
+    """What a unit knows beyond its equation, against the matrices W themselves."""
+
+    @pytest.mark.parametrize("units", [Bilinear, ContrastAssociation, RelativeContrast])
+    @pytest.mark.parametrize("rank", [None, 2])
+    def test_view_is_the_matrix(self, units: Units, rank: int | None) -> None:
+        module = units(5, 4, 3, rank=rank)
+        view = module.view(1)
+        matrix = module.weight[1] if rank is None else module.u[2:4].T @ module.v[2:4]
+        torch.testing.assert_close(view.matrix, matrix)
+        torch.testing.assert_close((view.a, view.b), (matrix.sum(1), matrix.sum(0)))
+        assert view.terms_a.shape == (rank or 0, 5)
+        assert view.terms_b.shape == (rank or 0, 4)
+        assert not view.matrix.requires_grad
+        assert Concatenation(5, 4).view(0) is None
+
+    @pytest.mark.parametrize("units", [Bilinear, ContrastAssociation, RelativeContrast])
+    def test_prunable_is_what_goes_from_the_matrices(self, units: Units) -> None:
+        """The size of a weight is what its removal takes from the sum of |u||v|^T (of a unit's share of it)."""
+        module = units(5, 4, 3, rank=2, dtype=torch.float64)
+        sizes = module.prunable()
+        assert {name: size.shape for name, size in sizes.items()} == {"u": (6, 5), "v": (6, 4)}
+
+        def mass() -> torch.Tensor:
+            u, v = module.u.detach().abs(), module.v.detach().abs()
+            return (u.sum(1) * v.sum(1)).view(3, 2).sum(1)
+
+        before = mass()
+        for name, row, column in (("u", 3, 2), ("v", 0, 1)):
+            with torch.no_grad():
+                weight = getattr(module, name)
+                kept = weight[row, column].item()
+                weight[row, column] = 0
+                lost = (before - mass())[row // 2] / (before[row // 2] if units is RelativeContrast else 1)
+                weight[row, column] = kept
+            assert sizes[name][row, column].item() == pytest.approx(lost.item())
+        full = units(5, 4, 3).prunable()["weight"]
+        assert full.shape == (3, 5, 4)
+        if units is RelativeContrast:
+            torch.testing.assert_close(full.sum((1, 2)), torch.ones(3))
+        assert not Concatenation(5, 4).prunable()
+        assert not reparametrize(ContrastAssociation(5, 4, 3, rank=2), "exp").prunable()
+
+    def test_balance_keeps_every_bit_and_brings_factors_together(self) -> None:
+        a, b = inputs()
+        module = ContrastAssociation(5, 4, 3, rank=2)
+        before = module(a, b)
+        with torch.no_grad():
+            module.u.mul_(2.0**30)
+            module.v.mul_(2.0**-30)
+        module.balance_()
+        assert torch.equal(module(a, b), before)
+        assert module.u.max() < 10
+        thetas = reparametrize(ContrastAssociation(5, 4, 3, rank=2), "softplus")
+        before = thetas(a, b)
+        thetas.balance_()
+        assert torch.equal(thetas(a, b), before)
+
+    @pytest.mark.parametrize("units", [Bilinear, ContrastAssociation, RelativeContrast])
+    @pytest.mark.parametrize("rank", [None, 2])
+    def test_slide_is_forward_of_the_patches(self, units: Units, rank: int | None) -> None:
+        module = units(6, 6, 3, rank=rank, dtype=torch.float64)
+        a, b = torch.rand(2, 1, 1, 5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        window = Window((2, 3), stride=2)
+        h = module.slide(a, b, window)
+        if h is None:
+            assert rank is None or units is RelativeContrast
+        else:
+            torch.testing.assert_close(h, module(window.patches(a), window.patches(b)))
+
+    def test_patches_of_a_window(self) -> None:
+        image = torch.arange(60.0).reshape(1, 1, 3, 4, 5)
+        window = Window((2, 2, 3), stride=1)
+        found = window.patches(image).reshape(*window.positions((3, 4, 5)), 2, 2, 3)
+        for z, y, x in ((0, 0, 0), (1, 2, 2), (0, 1, 2)):
+            assert torch.equal(found[z, y, x], image[0, 0, z : z + 2, y : y + 2, x : x + 3])
+
+    def test_a_unit_without_an_equation_says_so(self) -> None:
+        with pytest.raises(NotImplementedError, match="Relation must define forward"):
+            Relation(2, 2, 1)(torch.ones(2), torch.ones(2))

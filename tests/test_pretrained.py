@@ -108,7 +108,7 @@ def test_names_that_are_not_shipped(folder, run_dir):
         create_model("can", "scaling", pretrained=True)
     with pytest.raises(ValueError, match=r"\(did you mean 'can-rotation'\?\)"):
         load_pretrained("can-rotaton")
-    with pytest.raises(ValueError, match="model takes one of ctn"):
+    with pytest.raises(ValueError, match="model must be one of ctn"):
         create_model("cna", "rotation", pretrained=True)
 
 
@@ -118,7 +118,7 @@ def test_a_shipped_network_is_taken_as_it_is(run_dir):
     for option in ({"units": 300}, {"seed": 0}, {"features": nn.Identity()}):
         with pytest.raises(ValueError, match=f"without {next(iter(option))}"):
             create_model("can", "rotation", pretrained=True, **option)
-    with pytest.raises(ValueError, match="patch: can-rotation was trained on 11, got 9"):
+    with pytest.raises(ValueError, match="patch must be 11, on which can-rotation was trained, got 9"):
         create_model("can", "rotation", patch=9, pretrained=True)
     assert (
         create_model("can", "rotation", pretrained=True, dtype=torch.float64).relation.u.dtype
@@ -164,7 +164,7 @@ def test_factors_out_of_balance_are_no_obstacle(run_dir):
 
 
 def test_unfinished_runs_and_odd_names(folder, run_dir, tmp_path):
-    with pytest.raises(ValueError, match="name takes letters, digits"):
+    with pytest.raises(ValueError, match="name must be letters, digits"):
         pack(run_dir, "../can", lambda _: errors(1.0), command="")
     (run_dir / "result.json").unlink()
     with pytest.raises(CheckpointError, match=r"no .*result\.json; only a finished run can be packed"):

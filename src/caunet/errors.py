@@ -9,6 +9,7 @@ __all__ = [
     "CheckpointError",
     "DataError",
     "DivergenceError",
+    "FeaturesError",
     "ItemError",
     "MissingExtraError",
     "PeerError",
@@ -43,6 +44,10 @@ class MissingExtraError(CaunetError, ImportError):
 
 class CheckpointError(CaunetError):
     """A checkpoint or weights file is missing, damaged, or belongs to another run."""
+
+
+class FeaturesError(CheckpointError, ValueError):
+    """A weights file needs another ``features`` module than the one that was passed."""
 
 
 class TrainingError(CaunetError):

@@ -53,10 +53,10 @@ def export_onnx(model: RelationNetwork, path: str | os.PathLike[str], *, check: 
             model does.
     """
     if not isinstance(model, RelationNetwork):
-        raise TypeError(f"model takes a RelationNetwork, got {type(model).__name__}")
+        raise TypeError(f"model must be a RelationNetwork, got {type(model).__name__}")
     path = Path(path)
     if path.suffix != ".onnx":
-        raise ValueError(f"path takes a file name ending in .onnx, got {str(path)!r}")
+        raise ValueError(f"path must be a file name ending in .onnx, got {str(path)!r}")
     _need()
     network = copy.deepcopy(model).to("cpu", torch.float32).eval()
     content = _describe(_translate(network), network).SerializeToString()

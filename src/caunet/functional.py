@@ -4,11 +4,11 @@ Source: Lu, Yang, Kannala, Kaski, "Learning Image Relations with Contrast Associ
 
 Every relation takes ``a (..., I)`` and ``b (..., J)`` and gives ``(..., K)``; the leading dimensions
 broadcast, may be empty, and may be absent. Nothing here holds state, draws random numbers or moves data
-between devices; all of it is twice differentiable (but :func:`winner_take_all`, which is flat) and works
+between devices; all of it is twice differentiable (except :func:`winner_take_all`, which is flat) and works
 under ``torch.func.vmap`` and ``torch.compile(fullgraph=True)``. ``docs/equations.md`` lists which
 equation is where.
 
-Section III-B of the paper, three units that know a translation by -1, 0 and 1:
+Section III-B of the paper, three units that detect a translation by -1, 0 and 1:
 
 >>> below = torch.diag(torch.ones(4), -1)
 >>> weight = torch.stack([below, torch.eye(5), below.T])   # W_1, W_2, W_3 of equation (14)
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from caunet.low_rank import centered, contrast_and_energy, pooled
+from caunet.low_rank import centered, contrast_and_energy, is_tracing, pooled
 
 __all__ = [
     "bilinear",
@@ -55,14 +55,14 @@ def concatenate(a: Tensor, b: Tensor) -> Tensor:
     tensor([[0., 0., 0., 1.],
             [0., 0., 0., 1.]])
     """
-    shape = _leading_shape(a, b)
+    shape = _check_leading(a, b)
     return torch.cat((a.expand(*shape, a.shape[-1]), b.expand(*shape, b.shape[-1])), dim=-1)
 
 
 def bilinear(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
     """Bilinear units of full rank, h_k = a^T W_k b, equation (4).
 
-    Computed as the paper puts it, vec(W_k)^T vec(a b^T): one matrix product, no copy of the weights, and
+    Computed as the paper writes it, vec(W_k)^T vec(a b^T): one matrix product, no copy of the weights, and
     nothing larger than the outer products ``(..., I, J)``.
 
     Args:
@@ -105,7 +105,7 @@ def bilinear_low_rank(a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int = 1)
 def contrast_association(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
     """Contrast association units of full rank, h_k = 1/2 sum_ij W_kij (a_i - b_j)^2, equation (5).
 
-    The squared differences are formed once, ``(..., I, J)``, and meet all the weights in one matrix
+    The squared differences are formed once, ``(..., I, J)``, and multiplied by all weights in one matrix
     product: no cancellation, exact zeros where the images match, no negative value for weights >= 0.
 
     Args:
@@ -131,7 +131,7 @@ def contrast_association_low_rank(a: Tensor, b: Tensor, u: Tensor, v: Tensor, ra
 
         h_g = 1/2 [ (W_g 1)·a² + (W_g^T 1)·b² ] - sum_k (u_k·a)(v_k·b),
 
-    so that the squares need one vector a group where the paper's matrix form takes one a rank-one term.
+    so that the squares need one vector per group where the paper's matrix form needs one per rank-one term.
     Both inputs are first centered by a common value, which changes nothing but the rounding.
 
     Args:
@@ -158,9 +158,9 @@ def relative_contrast(a: Tensor, b: Tensor, weight: Tensor, floor: float = 1e-3)
 
         r_k = sum_ij W_kij (a_i - b_j)^2 / sum_ij W_kij (a_i^2 + b_j^2 + 2 floor),
 
-    a and b being taken less the middle of their two means. For weights >= 0 it lies between 0 (what the unit
-    compares is equal) and 2 (opposite); things that have nothing to do with each other are about 1. A common
-    offset changes nothing, a common gain only beside ``floor``, and the size of a unit's weights nothing at all.
+    after the middle of the two means has been subtracted from a and b. For weights >= 0 it lies between 0 (what the
+    unit compares is equal) and 2 (opposite); unrelated inputs give about 1. A common offset changes nothing, a common
+    gain only by way of ``floor``, and the size of a unit's weights nothing at all.
 
     Args:
         a: ``(..., I)``.
@@ -188,7 +188,7 @@ def relative_contrast_low_rank(
 ) -> Tensor:
     """:func:`relative_contrast` of rank ``rank``: W_g = sum of u_k v_k^T over the group g.
 
-    It needs the products of :func:`contrast_association_low_rank` and no others.
+    It needs the same products as :func:`contrast_association_low_rank`.
 
     Args:
         a: ``(..., I)``.
@@ -214,8 +214,8 @@ def relative_contrast_low_rank(
 def winner_take_all(h: Tensor) -> Tensor:
     """Winner-take-all competition, equation (6): 1 for the smallest of ``h (..., K)``, 0 for the others.
 
-    Of several equal minima the first alone wins, so that exactly one unit speaks. The result is flat in h
-    and carries no gradient; ``caunet.nn.WinnerTakeAll(straight_through=True)`` lends it softmin's.
+    Of several equal minima the first one wins, so that exactly one unit responds. The result is flat in h
+    and carries no gradient; ``caunet.nn.WinnerTakeAll(straight_through=True)`` uses softmin's.
 
     >>> winner_take_all(torch.tensor([[3.0, 1.0, 2.0], [1.0, 1.0, 1.0]]))
     tensor([[0., 1., 0.],
@@ -227,7 +227,7 @@ def winner_take_all(h: Tensor) -> Tensor:
 
 
 def softmin(h: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-    """Softmin competition, equation (7): exp(-h_k / T) normalised to sum 1 over the last dimension.
+    """Softmin competition, equation (7): exp(-h_k / T) normalized to sum 1 over the last dimension.
 
     Args:
         h: ``(..., K)``.
@@ -252,12 +252,16 @@ def sum_pool(h: Tensor, size: int) -> Tensor:
     >>> sum_pool(torch.tensor([1.0, 2.0, 3.0, 4.0]), size=2)
     tensor([3., 7.])
     """
-    _check_groups(h.shape[-1], "the last dimension of h", size, "size")
+    if not is_tracing():
+        _check_groups(h.shape[-1], "the last dimension of h", size, "size")
     return pooled(h, size)
 
 
-def _leading_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
-    """The broadcast shape of all dimensions but the last."""
+def _check_leading(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    """The shape that all dimensions but the last broadcast to."""
+    if is_tracing():
+        both: list[Tensor] = torch.broadcast_tensors(a[..., 0], b[..., 0])  # type: ignore[no-untyped-call]
+        return tuple(both[0].shape)
     if a.ndim == 0 or b.ndim == 0:
         raise ValueError(f"a and b need at least one dimension, got {tuple(a.shape)} and {tuple(b.shape)}")
     if a.shape[:-1] == b.shape[:-1]:
@@ -271,7 +275,9 @@ def _leading_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
 
 
 def _check_weight(a: Tensor, b: Tensor, weight: Tensor) -> None:
-    _leading_shape(a, b)
+    if is_tracing():
+        return
+    _check_leading(a, b)
     if weight.ndim != 3 or weight.shape[1] != a.shape[-1] or weight.shape[2] != b.shape[-1]:
         raise ValueError(
             f"weight must be (K, {a.shape[-1]}, {b.shape[-1]}) for these a and b, got {tuple(weight.shape)}"
@@ -279,7 +285,9 @@ def _check_weight(a: Tensor, b: Tensor, weight: Tensor) -> None:
 
 
 def _check_factors(a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int) -> None:
-    _leading_shape(a, b)
+    if is_tracing():
+        return
+    _check_leading(a, b)
     for name, factor, of, size in (("u", u, "a", a.shape[-1]), ("v", v, "b", b.shape[-1])):
         if factor.ndim != 2 or factor.shape[1] != size:
             raise ValueError(f"{name} must be (K, {size}) for this {of}, got {tuple(factor.shape)}")
@@ -299,5 +307,5 @@ def _check_floor(floor: float) -> None:
 
 
 def _check_units(h: Tensor) -> None:
-    if h.ndim == 0 or h.shape[-1] == 0:
+    if h.ndim == 0 or (not is_tracing() and h.shape[-1] == 0):
         raise ValueError(f"h must hold at least one unit in its last dimension, got shape {tuple(h.shape)}")

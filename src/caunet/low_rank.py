@@ -20,7 +20,7 @@ from torch.nn.functional import linear
 
 from caunet import torch_private
 
-__all__ = ["centered", "contrast_and_energy", "pooled"]
+__all__ = ["centered", "contrast_and_energy", "is_tracing", "pooled", "row_sums"]
 
 
 def contrast_and_energy(
@@ -43,7 +43,7 @@ def contrast_and_energy(
     (tensor([[24., 24.]]), tensor([[12., 12.]]), tensor([[6., 6.],
             [6., 6.]]))
     """
-    if a.shape[:-1] != b.shape[:-1] or not _plain_backward(a, b, u, v):
+    if not _plain_backward(a, b, u, v) or a.shape[:-1] != b.shape[:-1]:
         return _composed(a, b, u, v, rank, constant)
     flat = (x.reshape(-1, x.shape[-1]) for x in (a, b))
     contrast, energy, rows = _LowRankContrast.apply(*flat, u, v, rank, constant)  # type: ignore[no-untyped-call]
@@ -66,7 +66,7 @@ def centered(a: Tensor, b: Tensor, constant: bool = True) -> tuple[Tensor, Tenso
 
 
 def _middle(a: Tensor, b: Tensor) -> Tensor:
-    if a.shape == b.shape:
+    if not is_tracing() and a.shape == b.shape:
         return torch.cat((a, b), -1).mean(-1, keepdim=True)
     return 0.5 * (a.mean(-1, keepdim=True) + b.mean(-1, keepdim=True))
 
@@ -90,7 +90,7 @@ def _composed(
     a: Tensor, b: Tensor, u: Tensor, v: Tensor, rank: int, constant: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     a, b = centered(a, b, constant)
-    rows, columns = _row_sums(u, v.sum(1), rank), _row_sums(v, u.sum(1), rank)
+    rows, columns = row_sums(u, v.sum(1), rank), row_sums(v, u.sum(1), rank)
     if a.ndim == b.ndim == 2 and _learning(a, b, u, v):
         # Units first in memory, for the reasons given at _LowRankContrast.
         energy = 0.5 * (torch.mm(rows, a.square().t()) + torch.mm(columns, b.square().t()))
@@ -130,7 +130,7 @@ class _Transposed(torch.autograd.Function):
         return _transposed(tangent)
 
 
-def _row_sums(u: Tensor, sums: Tensor, rank: int) -> Tensor:
+def row_sums(u: Tensor, sums: Tensor, rank: int) -> Tensor:
     """W_g 1 = sum over the group of u_k (v_k·1): ``(K // rank, I)``, without building W_g."""
     if rank == 1:
         return u * sums.unsqueeze(1)
@@ -141,11 +141,13 @@ def _row_sums(u: Tensor, sums: Tensor, rank: int) -> Tensor:
 
 def _learning(*tensors: Tensor) -> bool:
     """Whether gradients will be needed. (``torch.jit.trace`` records the same graph with and without them.)"""
-    return (
-        torch.is_grad_enabled()
-        and any(tensor.requires_grad for tensor in tensors)
-        and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    )
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors) and not is_tracing()
+
+
+def is_tracing() -> bool:
+    """Whether ``torch.jit.trace`` is recording: sizes are then tensors, and comparing them would fix them."""
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return tracing
 
 
 def _plain_backward(*tensors: Tensor) -> bool:
@@ -183,7 +185,7 @@ class _LowRankContrast(torch.autograd.Function):
         squares_t = squares.t()
 
         sums_u, sums_v = u.sum(1), v.sum(1)
-        rows, columns = _row_sums(u, sums_v, rank), _row_sums(v, sums_u, rank)
+        rows, columns = row_sums(u, sums_v, rank), row_sums(v, sums_u, rank)
         energy = torch.mm(rows, squares_t.narrow(0, 0, size_a))
         energy.addmm_(columns, squares_t.narrow(0, left, size_b), beta=0.5, alpha=0.5)
         p, q = torch.mm(u, minus_a), torch.mm(v, own_b)

@@ -52,8 +52,8 @@ def test_a_variant_that_means_something_else_is_trained_again(tmp_path: Path, mo
     first = wide()
     assert run_cell(first, tmp_path, fakes.good()).state == "finished"
     assert wide().name == first.name
-    base, changes, about = registry._VARIANTS["can-wide"]
-    monkeypatch.setitem(registry._VARIANTS, "can-wide", (base, {**changes, "rank": 8}, about))
+    monkeypatch.setattr(registry._MODELS, "_values", dict(registry._MODELS._values))
+    registry.register_model("can-wide", "can", units=156, rank=8, hidden=(300, 100, 100), replace=True)
     assert not finished(wide(), tmp_path / wide().name)
     assert wide().name != first.name
 

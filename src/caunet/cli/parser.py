@@ -75,7 +75,9 @@ def _tree(arguments: Sequence[str]) -> Any:
         Annotated[export.Export, tyro.conf.subcommand("export")],
         Annotated[
             _union(weights.COMMANDS),
-            tyro.conf.subcommand("weights", description="Networks that come with the package: list, pack."),
+            tyro.conf.subcommand(
+                "weights", description="Networks that come with the package: list, pack, upgrade."
+            ),
         ],
     ]
     return functools.reduce(operator.or_, groups)

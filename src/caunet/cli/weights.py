@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from caunet.models import RelationNetwork
     from caunet.training import TrainConfig
 
-__all__ = ["COMMANDS", "List", "Pack", "training_command"]
+__all__ = ["COMMANDS", "List", "Pack", "Upgrade", "training_command"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,27 @@ class Pack:
         return evaluate(model, load_sources(config)[1], limit=self.pairs)
 
 
+@dataclass(frozen=True)
+class Upgrade:
+    """Rewrite files of weights from before they carried a checksum; the tensors stay the same, bit for bit.
+
+    A model card beside a file gets the new size and hash.
+
+    Example: caunet weights upgrade runs/mine/weights.safetensors
+    """
+
+    files: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FILE")]
+    """Files of weights."""
+
+    def run(self) -> int:
+        """Rewrite each file in place, and say so."""
+        from caunet.models.upgrade import upgrade_weights
+
+        for path in self.files:
+            print(f"{path} {'upgraded' if upgrade_weights(path) else 'was up to date'}")
+        return 0
+
+
 def training_command(config: "TrainConfig") -> str:
     """The ``caunet train`` line of a run: what differs from the defaults.
 
@@ -161,5 +182,5 @@ def _show(cards: Mapping[str, Mapping[str, Any]]) -> None:
     Console().print(table.rich())
 
 
-COMMANDS: Mapping[str, type] = {"list": List, "pack": Pack}
+COMMANDS: Mapping[str, type] = {"list": List, "pack": Pack, "upgrade": Upgrade}
 """The subcommands of ``caunet weights``, by name."""

@@ -5,8 +5,8 @@
 ['DenseRelations', 'Estimate', 'Estimator', 'Field', 'estimate', 'estimate_many']
 """
 
-from caunet.estimation.dense import DenseRelations
 from caunet.estimation.estimator import Estimator, estimate, estimate_many
 from caunet.estimation.result import Estimate, Field
+from caunet.models import DenseRelations
 
 __all__ = ["DenseRelations", "Estimate", "Estimator", "Field", "estimate", "estimate_many"]

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterable, Iterator
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,12 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.errors import CheckpointError
 from caunet.estimation.confidence import confidence
 from caunet.estimation.evidence import FAR
 from caunet.estimation.register import Registration, register
 from caunet.estimation.result import MODELS, Estimate, Field
 from caunet.images import read_image
-from caunet.models import RelationNetwork, load_weights
+from caunet.models import RelationNetwork, load_pretrained
 
 __all__ = ["Estimator", "estimate", "estimate_many"]
 
@@ -109,11 +107,7 @@ def estimate_many(
 
 @functools.lru_cache(maxsize=4)
 def _shipped(device: str) -> RelationNetwork:
-    file = resources.files("caunet") / "weights" / "motion.safetensors"
-    with resources.as_file(file) as path:
-        if not path.exists():
-            raise CheckpointError("the package holds no weights/motion.safetensors; install it again")
-        return load_weights(path, device=device, dtype=torch.float32)
+    return load_pretrained("motion", device=device)
 
 
 def _field(found: Registration) -> tuple[Field, Tensor]:

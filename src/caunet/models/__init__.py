@@ -1,11 +1,11 @@
-"""Networks that tell how two images are related: f, then R, then g (Section II of the paper).
+"""Networks that infer how two images are related: f, then R, then g (Section II of the paper).
 
     x ─▶ f ─▶ a ─┐
                  ├─▶ R ─▶ h ─▶ competition ─▶ g ─▶ z
     y ─▶ f ─▶ b ─┘
 
-``spec`` says what a network is, ``network`` is the network, ``initialise`` draws its first weights,
-``registry`` knows networks by name, ``weights`` keeps them in files, ``pretrained`` are files that come along.
+``spec`` says what a network is, ``network`` is the network, ``registry`` knows networks by name, ``dense`` slides one
+over whole images, ``weights`` are its files, ``pretrained`` are the files that come with the package.
 
 >>> import torch
 >>> model = create_model("can", "rotation", seed=0)
@@ -15,13 +15,15 @@ torch.Size([5, 1])
 330703
 """
 
+from caunet.models.dense import DenseRelations
 from caunet.models.network import RelationNetwork
 from caunet.models.pretrained import card, load_pretrained, pretrained_names
-from caunet.models.registry import create_model, describe_model, list_models
+from caunet.models.registry import create_model, describe_model, list_models, register_model
 from caunet.models.spec import ModelSpec
 from caunet.models.weights import load_weights, save_weights
 
 __all__ = [
+    "DenseRelations",
     "ModelSpec",
     "RelationNetwork",
     "card",
@@ -31,5 +33,6 @@ __all__ = [
     "load_pretrained",
     "load_weights",
     "pretrained_names",
+    "register_model",
     "save_weights",
 ]

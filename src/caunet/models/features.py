@@ -3,17 +3,17 @@
 import torch
 from torch import Tensor, nn
 
-__all__ = ["BUILT_IN", "Standardise"]
+__all__ = ["BUILT_IN", "Standardize", "built_in_name"]
 
 
-class Standardise(nn.Module):
-    """Each patch with its mean taken off and its standard deviation brought to ``scale``.
+class Standardize(nn.Module):
+    """Each patch minus its mean, with its standard deviation scaled to ``scale``.
 
     Contrast association does not see a common offset but does see a gain; behind this it sees neither. A patch
-    whose deviation is small beside ``floor`` (one grey level is 1/255) is left nearly flat instead of having its
-    noise blown up.
+    whose deviation is small beside ``floor`` (one gray level is 1/255) stays nearly flat instead of having its
+    noise amplified.
 
-    >>> f = Standardise()
+    >>> f = Standardize()
     >>> patch = torch.rand(1, 1, 11, 11, generator=torch.Generator().manual_seed(0))
     >>> bool(torch.allclose(f(patch), f(0.5 * patch + 0.2), atol=2e-3))
     True
@@ -21,17 +21,30 @@ class Standardise(nn.Module):
     0.25
     """
 
-    scale = 0.25  # about the contrast of natural patches, which the paper's initial weights were made for
+    scale = 0.25  # about the contrast of natural patches, for which the paper's initial weights were made
     floor = 0.008
 
     def forward(self, patch: Tensor) -> Tensor:
-        """(B, 1, side, side) -> the same shape."""
-        centred = patch - patch.mean((-2, -1), keepdim=True)
-        variance = centred.square().mean((-2, -1), keepdim=True)
-        return centred * (self.scale * torch.rsqrt(variance + self.floor**2))
+        """(B, 1, ...) -> the same shape."""
+        dimensions = tuple(range(2, patch.ndim))
+        centered = patch - patch.mean(dimensions, keepdim=True)
+        variance = centered.square().mean(dimensions, keepdim=True)
+        return centered * (self.scale * torch.rsqrt(variance + self.floor**2))
 
     def extra_repr(self) -> str:
         return f"scale={self.scale}, floor={self.floor}"
 
 
-BUILT_IN: dict[str, type[nn.Module]] = {"standardise": Standardise}
+BUILT_IN: dict[str, type[nn.Module]] = {"standardize": Standardize}
+
+# How the card of a shipped network and the settings of committed runs spell them.
+_SPELLINGS = {"standardise": "standardize"}
+
+
+def built_in_name(name: str) -> str:
+    """The name of built-in features, however committed files spell it.
+
+    >>> built_in_name("standardise")
+    'standardize'
+    """
+    return _SPELLINGS.get(name, name)

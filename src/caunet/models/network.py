@@ -1,32 +1,39 @@
 """The network itself: features, relation units, competition, decoder."""
 
+import itertools
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from caunet.models.relations import build_competition, build_decoder, build_relation
 from caunet.models.spec import ModelSpec
-from caunet.nn import RelativeContrast
+from caunet.nn import Competition, Relation, reparametrize
 
-__all__ = ["CONTRAST_FLOOR", "RelationNetwork", "equal_contrast"]
+__all__ = ["CONTRAST_FLOOR", "RelationNetwork", "equal_contrast", "feature_count"]
 
-# A quarter of a grey level (1/255): what is flatter than that is noise, and stays small.
+# A quarter of a gray level (1/255): what is flatter than that is noise, and stays small.
 CONTRAST_FLOOR = 0.001
+
+# Units of a higher rank start with weights that give h the size it has at this rank, the paper's: softmin would
+# otherwise saturate from the start, and rank 16 learn badly.
+_REFERENCE_RANK = 4
 
 
 class RelationNetwork(nn.Module):
     """z = g(competition(R(f(x), f(y)))), equations (1) and (2) of the paper.
 
     Make one with :func:`caunet.models.create_model`. Its four parts are ``features``, ``relation``,
-    ``competition`` and ``decoder``. A custom f takes (B, 1, patch, patch); what it gives is flattened.
+    ``competition`` and ``decoder``. A custom f gets (B, 1, patch, patch); its output is flattened.
 
     Args:
         spec: what to build.
         features: f; ``None`` is the identity.
-        generator: where the first weights come from; ``None`` is PyTorch's global generator.
+        generator: where the initial weights come from; ``None`` is PyTorch's global generator.
     """
 
+    relation: Relation
+    competition: Competition
     output_center: Tensor | None
     output_scale: Tensor | None
 
@@ -36,9 +43,9 @@ class RelationNetwork(nn.Module):
         super().__init__()
         self.model_spec = spec
         self.features = nn.Identity() if features is None else features
-        self.relation = build_relation(spec, generator)
-        self.competition = build_competition(spec)
-        self.decoder = build_decoder(spec, generator)
+        self.relation = _build_relation(spec, generator)
+        self.competition = spec.competition_class.create(spec.temperature, spec.learn_temperature)
+        self.decoder = _build_decoder(spec, self.relation.outputs, generator)
         for name in ("output_center", "output_scale"):
             value = getattr(spec, name)
             # Not in the state: the spec holds them.
@@ -46,25 +53,17 @@ class RelationNetwork(nn.Module):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What rebuilds this network, as JSON-able data (a custom f has to be handed over again)."""
+        """What rebuilds this network, as JSON-able data (a custom f has to be passed again)."""
         return self.model_spec.to_json()
 
     @property
     def learning_rule(self) -> str:
-        """What its non-negative weights want: ``multiplicative``, ``projection``; ``adam`` if it has none."""
+        """How its non-negative weights are trained: ``multiplicative``, ``projection``; ``adam`` if it has none."""
         return self.model_spec.learning_rule
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Infer z (B, dim) from patches x and y, each (B, patch, patch) or (B, patch * patch)."""
-        responses = self.units(x, y)
-        if self.model_spec.response_center:
-            responses = responses - 1 / self.model_spec.units  # they sum to 1
-        if self.model_spec.response_scale != 1:
-            responses = responses * self.model_spec.response_scale
-        z: Tensor = self.decoder(responses)
-        if self.output_scale is not None and self.output_center is not None:
-            return torch.addcmul(self.output_center, z, self.output_scale)
-        return z
+        """Infer z (B, dim) from patches x and y, each (B, *patch_shape) or (B, pixels)."""
+        return self.decode(self.units(x, y))
 
     def units(self, x: Tensor, y: Tensor) -> Tensor:
         """Responses (B, units) after the competition."""
@@ -79,20 +78,41 @@ class RelationNetwork(nn.Module):
         h: Tensor = self.relation(a, b)
         return h
 
+    def decode(self, responses: Tensor) -> Tensor:
+        """z (B, dim) from responses (B, units): centering, scaling, the decoder, scaling of its outputs.
+
+        The one way from responses to z: patches, dense fields and exported files all take it.
+        """
+        if self.model_spec.response_center:
+            responses = responses - 1 / self.relation.outputs  # they sum to 1
+        if self.model_spec.response_scale != 1:
+            responses = responses * self.model_spec.response_scale
+        z: Tensor = self.decoder(responses)
+        if self.output_scale is not None and self.output_center is not None:
+            return torch.addcmul(self.output_center, z, self.output_scale)
+        return z
+
     def _extract(self, name: str, image: Tensor) -> Tensor:
-        side = self.model_spec.patch
-        if tuple(image.shape[1:]) not in {(side, side), (side * side,)}:
-            takes = f"(B, {side}, {side}) or (B, {side * side})"
-            raise ValueError(f"{name} takes shape {takes}, got {tuple(image.shape)}")
+        shape = self.model_spec.patch_shape
+        # torch.jit.trace records sizes as tensors, which cannot be compared with numbers.
+        traced = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        if not traced and image.shape[1:] not in (shape, (math.prod(shape),)):
+            sides = ", ".join(map(str, shape))
+            raise ValueError(
+                f"{name} must have the shape (B, {sides}) or (B, {math.prod(shape)}), got {tuple(image.shape)}"
+            )
         if isinstance(self.features, nn.Identity):
             return image.flatten(1)
-        extracted: Tensor = self.features(image.reshape(-1, 1, side, side))
+        extracted: Tensor = self.features(image.reshape(-1, 1, *shape))
         return extracted.flatten(1)
 
+    def slides_as_pixels(self) -> bool:
+        """Whether pixels reach the relation units unchanged, so that units may slide by convolution."""
+        return isinstance(self.features, nn.Identity) and self.model_spec.contrast is None
+
     def rescale_(self) -> None:
-        """Take out of the relation's weights the size that means nothing, if they have one; no answer changes."""
-        if isinstance(self.relation, RelativeContrast):
-            self.relation.rescale_()
+        """Remove from the relation's weights the size that means nothing, if they have one; no answer changes."""
+        self.relation.rescale_()
 
     def parameter_count(self) -> int:
         """Number of learnable numbers.
@@ -106,29 +126,27 @@ class RelationNetwork(nn.Module):
     def multiply_adds(self) -> int:
         """Multiply-adds to infer one z, in all linear maps and products of factors.
 
-        CAUs are counted by the grouped algebra that computes them: K (I + J) for the factors, K products,
-        and one vector per unit and image for the squares. Vectors that depend on weights alone, squares of
-        pixels, PReLU, exponentials and normalisations are not counted.
+        Relation units are counted as they are computed (:meth:`caunet.nn.Relation.multiply_adds`). What depends on
+        weights alone, squares of pixels, PReLU, exponentials and normalizations are not counted.
         """
-        spec = self.model_spec
-        decoder = _linear_multiply_adds(self.decoder)
-        features = 0 if spec.features is None else 2 * self._features_multiply_adds()
-        return features + _relation_multiply_adds(spec) + decoder
+        decoder = sum(m.in_features * m.out_features for m in self.decoder if isinstance(m, nn.Linear))
+        features = 0 if self.model_spec.features is None else 2 * self._features_multiply_adds()
+        return features + self.relation.multiply_adds() + decoder
 
     def _features_multiply_adds(self) -> int:
-        """Of one run of a custom f: linear and convolution layers, by watching them work."""
+        """Of one run of a custom f: linear and convolution layers, counted by forward hooks."""
         total = 0
 
-        def watch(module: nn.Module, _: Any, output: Tensor) -> None:
+        def count(module: nn.Module, _: Any, output: Tensor) -> None:
             nonlocal total
             weight = module.weight
             assert isinstance(weight, Tensor)
             total += output.numel() * weight[0].numel()
 
-        watched = [m for m in self.features.modules() if isinstance(m, nn.Linear | nn.Conv1d | nn.Conv2d)]
-        handles = [m.register_forward_hook(watch) for m in watched]
+        counted = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+        handles = [m.register_forward_hook(count) for m in self.features.modules() if isinstance(m, counted)]
         try:
-            dry_run(self.features, self.model_spec.patch)
+            feature_count(self.features, self.model_spec.patch_shape)
         finally:
             for handle in handles:
                 handle.remove()
@@ -136,10 +154,10 @@ class RelationNetwork(nn.Module):
 
 
 def equal_contrast(a: Tensor, b: Tensor, contrast: float) -> tuple[Tensor, Tensor]:
-    """a (B, I) and b (B, J) less their common mean, times the factor that makes their joint deviation ``contrast``.
+    """a (B, I) and b (B, J) minus their common mean, times the factor that makes their joint deviation ``contrast``.
 
-    What relates the two stays: a pair under one gain and one offset becomes the same pair. (Standardising each
-    patch by itself would change what moved across its border into a change of all its pixels.)
+    What relates the two stays: a pair under one gain and one offset becomes the same pair. (Standardizing each
+    patch by itself would turn what moved across its border into a change of all its pixels.)
 
     >>> a, b = torch.tensor([[0.0, 2.0]]), torch.tensor([[4.0, 2.0]])
     >>> equal_contrast(a, b, 1.0)
@@ -152,30 +170,36 @@ def equal_contrast(a: Tensor, b: Tensor, contrast: float) -> tuple[Tensor, Tenso
     return a * factor, b * factor
 
 
-def _linear_multiply_adds(module: nn.Module) -> int:
-    return sum(m.in_features * m.out_features for m in module.modules() if isinstance(m, nn.Linear))
-
-
-def _relation_multiply_adds(spec: ModelSpec) -> int:
-    i = j = spec.inputs
-    if spec.relation == "concatenation":
-        return 0
-    if spec.rank is None:
-        # The outer product (or the squared differences), then one product with all the weights.
-        return i * j + spec.units * i * j
-    terms = spec.units * spec.rank
-    squares = spec.units * (i + j) if spec.relation == "contrast-association" else 0
-    return terms * (i + j) + terms + squares
-
-
-def dry_run(features: nn.Module, patch: int) -> int:
-    """How many numbers ``features`` makes of a patch, seen by giving it zeros."""
+def feature_count(features: nn.Module, patch_shape: tuple[int, ...]) -> int:
+    """How many numbers ``features`` makes of a patch, found by a run on zeros."""
     like = next(features.parameters(), torch.empty(0))
     was_training = features.training
     features.eval()  # batch norm: statistics must not see the zeros
     try:
         with torch.no_grad():
-            made: Tensor = features(torch.zeros(1, 1, patch, patch, device=like.device, dtype=like.dtype))
+            made: Tensor = features(torch.zeros(1, 1, *patch_shape, device=like.device, dtype=like.dtype))
     finally:
         features.train(was_training)
     return made.flatten(1).shape[1]
+
+
+def _build_relation(spec: ModelSpec, generator: torch.Generator | None) -> Relation:
+    """The relation units of ``spec``, drawn from ``generator``."""
+    options = {"units": spec.units, "rank": spec.rank, "nonnegative": spec.nonnegative}
+    relation = spec.relation_class.create(spec.inputs, spec.inputs, options, **spec.relation_options)
+    relation.reset_parameters(generator, reference_rank=_REFERENCE_RANK)
+    return reparametrize(relation, spec.parametrization)
+
+
+def _build_decoder(spec: ModelSpec, inputs: int, generator: torch.Generator | None) -> nn.Sequential:
+    """g: linear layers with one-parameter PReLUs between, drawn from PyTorch's default distribution."""
+    layers: list[nn.Module] = []
+    for fan_in, out in itertools.pairwise([inputs, *spec.hidden, spec.dim]):
+        linear = nn.Linear(fan_in, out, bias=spec.bias)
+        with torch.no_grad():
+            for parameter in linear.parameters():
+                if not parameter.is_meta:
+                    # nn.Linear's own distribution, but from our generator: it only knows the global one.
+                    parameter.uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=generator)
+        layers += [linear, nn.PReLU()]
+    return nn.Sequential(*layers[:-1])

@@ -48,9 +48,10 @@ def pack(
         note: a sentence for the card.
     """
     config, result = (_object(run_dir / file) for file in ("config.json", "result.json"))
-    model = _balanced(load_weights(run_dir / "weights.safetensors", dtype=torch.float32))
+    model = load_weights(run_dir / "weights.safetensors", dtype=torch.float32)
+    model.relation.balance_()
     if not name or not all(c.isalnum() or c in "-_." for c in name):
-        raise ValueError(f"name takes letters, digits and - _ . only; got {name!r}")
+        raise ValueError(f"name must be letters, digits and - _ . only, got {name!r}")
     dtype: torch.dtype = getattr(torch, precision)
     rounded = _rounded(model, dtype)
     metrics = {"float32": _errors(measure(model)), precision: _errors(measure(rounded))}
@@ -79,24 +80,6 @@ def pack(
     }
     write_json(path.with_suffix(".json"), card)
     return card
-
-
-def _balanced(model: RelationNetwork) -> RelationNetwork:
-    """The same network with the two factors of each rank-one term of about the same size.
-
-    Only their product counts, and training by multiplication lets one of them grow to 1e7 while the other shrinks,
-    which half precision cannot hold. Factors are moved by powers of two: not a bit of the product changes.
-    """
-    factors = dict(model.relation.named_parameters())
-    if set(factors) != {"u", "v"}:
-        return model
-    with torch.no_grad():
-        u, v = factors["u"], factors["v"]
-        sizes = [factor.abs().amax(1, keepdim=True).clamp_min(1e-30) for factor in (u, v)]
-        shift = (0.5 * (sizes[0].log2() - sizes[1].log2())).round()
-        u.mul_(torch.exp2(-shift))
-        v.mul_(torch.exp2(shift))
-    return model
 
 
 def _rounded(model: RelationNetwork, dtype: torch.dtype) -> RelationNetwork:

@@ -1,11 +1,10 @@
-"""Weights that come with the package, each with a card that says what it is and how good.
+"""Weights that come with the package, each with a card that says what it is and how accurate.
 
 ``weights/NAME.safetensors`` holds a network in half precision (loaded to float32), ``weights/NAME.json`` its card:
 data, recipe, command, commit, errors in full and in half precision, size, SHA-256. Names are ``MODEL-TASK`` for the
-paper's networks, and ``motion`` for the one that aligns pictures.
+paper's networks, and ``motion`` for the one that aligns images.
 """
 
-import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ import torch
 from caunet.errors import CheckpointError
 from caunet.files import sha256
 from caunet.models.network import RelationNetwork
-from caunet.models.spec import near
-from caunet.models.weights import load_weights
+from caunet.models.weights import network_from_bytes
+from caunet.registry import nearest
 from caunet.tables import Table
 
 __all__ = ["card", "cards_table", "load_pretrained", "pretrained_names", "weights_folder"]
@@ -43,7 +42,7 @@ def card(name: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"cannot read {path}: {error}; install caunet again") from error
     if not isinstance(value, dict):
-        raise CheckpointError(f"{path} is no model card; install caunet again")
+        raise CheckpointError(f"{path} is not a model card; install caunet again")
     return value
 
 
@@ -52,12 +51,11 @@ def load_pretrained(
 ) -> RelationNetwork:
     """The shipped network ``name``, in evaluation mode; float32 unless another ``dtype`` is given.
 
-    Each call makes a new network, which may be changed or trained on.
+    Each call makes a new network, which may be changed or trained further. A file that is not the one of its card is
+    refused: every shipped network is loaded here.
     """
     _check(name)
-    path = weights_folder() / f"{name}.safetensors"
-    _verify(path, card(name).get("sha256", ""))
-    return load_weights(path, device=device, dtype=dtype or torch.float32)
+    return network_from_bytes(_read(name), name).to(device=device, dtype=dtype or torch.float32)
 
 
 def cards_table() -> str:
@@ -95,19 +93,20 @@ def _check(name: str) -> None:
     names = pretrained_names()
     if name not in names:
         shipped = f"there are {', '.join(names)}" if names else "this package has none at all"
-        raise ValueError(f"no weights named {name!r} are shipped; {shipped}{near(name, names)}")
+        raise ValueError(f"no weights named {name!r} are shipped; {shipped}{nearest(name, names)}")
 
 
-@functools.cache
-def _verify(path: Path, expected: str) -> None:
-    """Once a process: the file is the one that its card speaks of."""
+def _read(name: str) -> bytes:
+    """The bytes of the shipped file ``name``, which are those that its card speaks of."""
+    path = weights_folder() / f"{name}.safetensors"
     try:
-        found = sha256(path.read_bytes())
+        data = path.read_bytes()
     except OSError as error:
         raise CheckpointError(
             f"cannot read {path}: {error.strerror or error}; install caunet again"
         ) from error
-    if found != expected:
+    if (found := sha256(data)) != card(name).get("sha256"):
         raise CheckpointError(
             f"{path} is not the file of its card (SHA-256 {found[:12]}); install caunet again"
         )
+    return data

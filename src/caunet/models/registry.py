@@ -1,10 +1,11 @@
 """Networks by name: the paper's three, and the variants that test its sentences.
 
-A name stands for a base network and what is changed in it. Adding one is one line in ``_VARIANTS``.
+A name stands for a base network and what is changed in it. Another one is added by :func:`register_model`.
 """
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,54 +13,92 @@ import torch
 from torch import nn
 
 from caunet import tasks
-from caunet.models.features import BUILT_IN
-from caunet.models.network import RelationNetwork, dry_run
-from caunet.models.spec import ModelSpec, one_of
+from caunet.models.features import BUILT_IN, built_in_name
+from caunet.models.network import RelationNetwork, feature_count
+from caunet.models.spec import ModelSpec
+from caunet.nn import RELATIONS, Relation
+from caunet.registry import Registry, check_choice
 
-__all__ = ["create_model", "describe_model", "list_models"]
+__all__ = ["build", "create_model", "describe_model", "list_models", "register_model"]
 
-_BASES: dict[str, dict[str, Any]] = {
-    "ctn": {"relation": "concatenation", "hidden": (1200, 300, 100, 100), "learning_rule": "adam"},
-    "bln": {"relation": "bilinear", "learning_rule": "adam"},
-    "can": {"relation": "contrast-association", "learning_rule": "multiplicative"},
-}
+
+@dataclasses.dataclass(frozen=True)
+class _Recipe:
+    """What a name stands for; ``options`` are all those that differ from a spec's defaults."""
+
+    base: str
+    changes: Mapping[str, Any]
+    options: Mapping[str, Any]
+    about: str
+
+
+_MODELS: Registry[_Recipe] = Registry("model")
+
+# What may be changed in every network, and in those whose units compete or have weights.
+_ALWAYS = frozenset({"hidden", "bias", "contrast", "target_scale", "relation_options"})
+_COMPETING = frozenset(
+    {"competition", "temperature", "learn_temperature", "response_scale", "response_center"}
+)
+_WEIGHTED = frozenset({"learning_rule"})
+
+
+def register_model(
+    name: str, base: str | None = None, *, about: str = "", replace: bool = False, **changes: Any
+) -> None:
+    """Make a network known by ``name``: to :func:`create_model`, to training and to the command line.
+
+    Args:
+        name: what it shall be called.
+        base: the network it is a variant of; without one, ``relation`` says which units it has.
+        about: what it is for.
+        replace: take the place of a network that has that name.
+        **changes: what differs from the base, as :func:`create_model` takes them; without a base, what differs from
+            the defaults of :class:`caunet.models.ModelSpec`, with ``relation``.
+
+    >>> register_model("can-small", "can", units=50, about="fewer units")
+    >>> create_model("can-small", "rotation").relation
+    ContrastAssociation(in_a=121, in_b=121, units=50, rank=4)
+    >>> _MODELS.unregister("can-small")
+    """
+    if (base is None) == ("relation" not in changes):
+        raise ValueError("give either base, a known network, or relation, the units of a new one")
+    inherited = {} if base is None else dict(_MODELS.lookup(base).options)
+    options = {**inherited, **changes}
+    relation = RELATIONS.lookup(options["relation"])
+    for change in changes.keys() - {"relation"}:
+        check_choice(f"option of {name}", change, sorted(_overrides(relation)))
+    recipe = _Recipe(base or name, {} if base is None else dict(changes), options, about)
+    _MODELS.register(name, recipe, replace=replace)
+
 
 # About 690,000 parameters, as CTN has, spent on rank rather than on units: see docs/learning-rule.md.
 _WIDE = {"units": 156, "rank": 16, "hidden": (300, 100, 100)}
 
-# name: (base, changes, what it is for)
-_VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "ctn": ("ctn", {}, "concatenation network, Table I"),
-    "bln": ("bln", {}, "bilinear network, Table I"),
-    "can": ("can", {}, "contrast association network, Table I"),
-    "can-600": ("can", {"units": 600}, "CAN of about CTN's size"),
-    "bln-600": ("bln", {"units": 600}, "BLN of about CTN's size"),
-    "can-wide": ("can", _WIDE, "CAN of CTN's size that ends in CTN's own layers"),
-    "bln-wide": ("bln", _WIDE, "BLN of CTN's size that ends in CTN's own layers"),
-    "can-no-competition": ("can", {"competition": "none"}, "decoder reads the matching errors themselves"),
-    "can-wta": ("can", {"competition": "winner-take-all"}, "winner-take-all with softmin's gradient"),
-    "can-projection": ("can", {"learning_rule": "projection"}, "Adam, then negative weights set to zero"),
-    "can-softplus": ("can", {"parametrisation": "softplus"}, "weights softplus(theta), Adam on theta"),
-    "can-exp": ("can", {"parametrisation": "exp"}, "weights exp(theta), Adam on theta"),
-    "bln-nonnegative": ("bln", {"nonnegative": True}, "BLN with non-negative weights"),
-    "bln-softmax": ("bln", {"normalisation": "softmax"}, "BLN with softmax instead of l2 norm"),
-    **{f"can-rank{r}": ("can", {"rank": r}, f"CAUs of rank {r}") for r in (1, 2, 8, 16)},
-    "can-full": ("can", {"rank": None}, "CAUs of full rank"),
-    **{f"bln-rank{r}": ("bln", {"rank": r}, f"bilinear units of rank {r}") for r in (1, 2, 8, 16)},
-    "bln-full": ("bln", {"rank": None}, "bilinear units of full rank"),
-}
 
-_OVERRIDES: dict[str, frozenset[str]] = {
-    "ctn": frozenset({"hidden", "bias", "contrast", "target_scale"}),
-    "bln": frozenset(
-        {"units", "rank", "hidden", "bias", "normalisation", "temperature", "response_scale", "nonnegative"}
-        | {"parametrisation", "learning_rule", "contrast", "target_scale"}
-    ),
-    "can": frozenset(
-        {"units", "rank", "hidden", "bias", "competition", "temperature", "response_scale", "parametrisation"}
-        | {"learning_rule", "contrast", "relative", "learn_temperature", "target_scale", "response_center"}
-    ),
-}
+def _register_the_papers() -> None:
+    def variant(name: str, about: str, **changes: Any) -> None:
+        register_model(name, name[:3], about=about, **changes)
+
+    register_model(
+        "ctn", relation="concatenation", hidden=(1200, 300, 100, 100), about="concatenation network, Table I"
+    )
+    register_model("bln", relation="bilinear", about="bilinear network, Table I")
+    register_model("can", relation="contrast-association", about="contrast association network, Table I")
+    variant("can-600", "CAN of about CTN's size", units=600)
+    variant("bln-600", "BLN of about CTN's size", units=600)
+    variant("can-wide", "CAN of CTN's size that ends in CTN's own layers", **_WIDE)
+    variant("bln-wide", "BLN of CTN's size that ends in CTN's own layers", **_WIDE)
+    variant("can-no-competition", "decoder reads the matching errors themselves", competition="none")
+    variant("can-wta", "winner-take-all with softmin's gradient", competition="winner-take-all")
+    variant("can-projection", "Adam, then negative weights set to zero", learning_rule="projection")
+    variant("can-softplus", "weights softplus(theta), Adam on theta", parametrization="softplus")
+    variant("can-exp", "weights exp(theta), Adam on theta", parametrization="exp")
+    variant("bln-nonnegative", "BLN with non-negative weights", nonnegative=True)
+    variant("bln-softmax", "BLN with softmax instead of l2 norm", competition="softmax")
+    for base, units in (("can", "CAUs"), ("bln", "bilinear units")):
+        for rank in (1, 2, 8, 16):
+            variant(f"{base}-rank{rank}", f"{units} of rank {rank}", rank=rank)
+        variant(f"{base}-full", f"{units} of full rank", rank=None)
 
 
 def list_models() -> list[str]:
@@ -68,18 +107,17 @@ def list_models() -> list[str]:
     >>> list_models()[:3]
     ['ctn', 'bln', 'can']
     """
-    return list(_VARIANTS)
+    return list(_MODELS)
 
 
 def describe_model(name: str) -> dict[str, Any]:
-    """What ``name`` stands for: its base network, what it changes, and why it is there.
+    """What ``name`` stands for: its base network, what it changes, and what it is for.
 
     >>> describe_model("can-600")
     {'name': 'can-600', 'base': 'can', 'changes': {'units': 600}, 'about': "CAN of about CTN's size"}
     """
-    one_of("model", name, _VARIANTS)
-    base, changes, about = _VARIANTS[name]
-    return {"name": name, "base": base, "changes": dict(changes), "about": about}
+    recipe = _MODELS.lookup(name)
+    return {"name": name, "base": recipe.base, "changes": dict(recipe.changes), "about": recipe.about}
 
 
 def create_model(
@@ -87,6 +125,7 @@ def create_model(
     task: str | tasks.Task,
     patch: int = 11,
     *,
+    dimensions: int = 2,
     pretrained: bool = False,
     features: nn.Module | str | None = None,
     feature_size: int | None = None,
@@ -102,18 +141,19 @@ def create_model(
         name: one of :func:`list_models`.
         task: a task or its name; it gives dim(z).
         patch: side of the patches in pixels.
+        dimensions: of a patch; 3 for volumes.
         pretrained: take the weights that come with the package (``caunet weights list`` names them), and with
             them everything the network is: nothing else can then be chosen but ``device`` and ``dtype``.
-        features: f, from (B, 1, patch, patch) to (B, ...); default identity. Used as it is, not initialised.
-            ``"standardise"`` is a built-in one (:mod:`caunet.models.features`), which files remember.
+        features: f, from (B, 1, patch, patch) to (B, ...); default identity. Used as it is, not initialized.
+            ``"standardize"`` is a built-in one (:mod:`caunet.models.features`), which files remember.
         feature_size: how many features f makes of an image; found by a run on zeros if not given.
         seed: makes the weights a function of this number alone, on every device, and leaves PyTorch's global
-            random state untouched. ``generator`` (on the CPU) does the same from where it stands.
+            random state untouched. ``generator`` (on the CPU) does the same, continuing from its state.
         device, dtype: of the network.
-        **overrides: ``units, rank, hidden, bias, competition, temperature, learn_temperature, contrast, relative,
-            response_scale, response_center, normalisation, nonnegative, parametrisation, learning_rule`` as in
-            :class:`caunet.models.ModelSpec`, and ``target_scale=True``: outputs in units of half the task's range,
-            about its middle.
+        **overrides: ``units, rank, hidden, bias, competition, temperature, learn_temperature, contrast,
+            response_scale, response_center, nonnegative, parametrization, learning_rule, relation_options`` as in
+            :class:`caunet.models.ModelSpec`; ``relative=True``: relative contrast instead of contrast association;
+            ``target_scale=True``: outputs in units of half the task's range, about its middle.
 
     >>> model = create_model("can", "translation", units=50, rank=2, seed=1)
     >>> model.relation
@@ -121,7 +161,7 @@ def create_model(
     >>> create_model("can-ful", "translation")
     Traceback (most recent call last):
     ...
-    ValueError: model takes one of ctn, bln, can, ...; got 'can-ful' (did you mean 'can-full'?)
+    ValueError: model must be one of ctn, bln, can, ...; got 'can-ful' (did you mean 'can-full'?)
     """
     if seed is not None and generator is not None:
         raise ValueError("give seed or generator, not both")
@@ -131,12 +171,16 @@ def create_model(
         return _shipped(name, task, patch, chosen | overrides).to(device=device, dtype=dtype)
     known = type(features).__qualname__
     if isinstance(features, str):
-        one_of("features", features, BUILT_IN)
-        known, features = features, BUILT_IN[features]()
-    inputs = _input_size(patch, features, feature_size)
-    spec = _resolve(name, task, patch, inputs, overrides)
+        known = built_in_name(features)
+        check_choice("features", known, BUILT_IN)
+        features = BUILT_IN[known]()
+    inputs = _input_size((patch,) * dimensions, features, feature_size)
+    fields = _resolve(name, task, overrides)
     if features is not None:
-        spec = dataclasses.replace(spec, features=known)
+        fields["features"] = known
+    spec = ModelSpec(
+        name=name, task=task.name, dim=task.dim, patch=patch, dimensions=dimensions, inputs=inputs, **fields
+    )
     if seed is not None:
         generator = torch.Generator().manual_seed(seed)
     return build(spec, features, generator).to(device=device, dtype=dtype)
@@ -146,20 +190,22 @@ def _shipped(name: str, task: tasks.Task, patch: int, chosen: Mapping[str, Any])
     """The network that comes with the package, if nothing was chosen that it does not have."""
     from caunet.models.pretrained import load_pretrained  # which builds its network here
 
-    one_of("model", name, _VARIANTS)
+    check_choice("model", name, _MODELS)
     given = [option for option, value in chosen.items() if value is not None]
     if given:
         raise ValueError(f"pretrained=True takes the network as it was trained, without {', '.join(given)}")
     model = load_pretrained(f"{name}-{task.name}")
     if model.model_spec.patch != patch:
-        raise ValueError(f"patch: {name}-{task.name} was trained on {model.model_spec.patch}, got {patch}")
+        raise ValueError(
+            f"patch must be {model.model_spec.patch}, on which {name}-{task.name} was trained, got {patch}"
+        )
     return model
 
 
 def build(
     spec: ModelSpec, features: nn.Module | None = None, generator: torch.Generator | None = None
 ) -> RelationNetwork:
-    """The network of a spec. With a generator, the global random state is left as it was."""
+    """The network of a spec. With a generator, the global random state stays as it was."""
     # Layers draw from the global generator when they are made, before we draw from ours.
     untouched = contextlib.nullcontext() if generator is None else torch.random.fork_rng(devices=[])
     if features is None and spec.features in BUILT_IN:
@@ -168,34 +214,63 @@ def build(
         return RelationNetwork(spec, features, generator)
 
 
-def _input_size(patch: int, features: nn.Module | None, feature_size: int | None) -> int:
-    if isinstance(patch, bool) or not isinstance(patch, int) or patch < 1:
-        raise ValueError(f"patch takes a whole number of at least 1, got {patch!r}")
+def _input_size(patch_shape: tuple[int, ...], features: nn.Module | None, feature_size: int | None) -> int:
+    for side in patch_shape:
+        if isinstance(side, bool) or not isinstance(side, int) or side < 1:
+            raise ValueError(f"patch must be a whole number of at least 1, got {side!r}")
     if features is None:
         if feature_size is not None:
-            raise ValueError("feature_size goes with features; the identity makes patch * patch of them")
-        return patch * patch
+            raise ValueError(f"feature_size must not be given without features, got {feature_size}")
+        return math.prod(patch_shape)
     if not isinstance(features, nn.Module):
-        raise TypeError(f"features takes a torch.nn.Module, got {type(features).__name__}")
-    return dry_run(features, patch) if feature_size is None else feature_size
+        raise TypeError(f"features must be a torch.nn.Module, got {type(features).__name__}")
+    return feature_count(features, patch_shape) if feature_size is None else feature_size
 
 
-def _resolve(name: str, task: tasks.Task, patch: int, inputs: int, overrides: Mapping[str, Any]) -> ModelSpec:
-    one_of("model", name, _VARIANTS)
-    base, changes, _ = _VARIANTS[name]
+def _overrides(relation: type[Relation]) -> frozenset[str]:
+    """What may be changed in a network with these units."""
+    allowed = _ALWAYS | relation.takes
+    if relation.smallest_wins is not None:
+        allowed |= _COMPETING
+    if relation.takes:
+        allowed |= _WEIGHTED
+    if relation in (RELATIONS.lookup(name) for name in _RELATIVE):
+        allowed |= {"relative"}
+    return allowed
+
+
+# ``relative=True``, as committed settings call it: the same network with relative contrast.
+_RELATIVE = {"contrast-association": "relative-contrast", "relative-contrast": "relative-contrast"}
+
+
+def _resolve(name: str, task: tasks.Task, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a spec: the recipe of ``name``, changed by ``overrides``, its shorthands spelled out."""
+    options = _MODELS.lookup(name).options
+    relation = RELATIONS.lookup(options["relation"])
     for override in overrides:
-        one_of(f"override of {name}", override, sorted(_OVERRIDES[base]))
-    fields = {**_BASES[base], **changes, **overrides}
-    if "learning_rule" not in {**changes, **overrides}:
-        fields["learning_rule"] = _rule(fields)
-    if fields.pop("target_scale", False):
+        check_choice(f"override of {name}", override, sorted(_overrides(relation)))
+    fields = {**options, **overrides}
+    if _flag(fields, "relative"):
+        fields["relation"] = _RELATIVE[fields["relation"]]
+        relation = RELATIONS.lookup(fields["relation"])
+    if "rank" not in relation.takes:
+        fields["rank"] = None
+    if _flag(fields, "target_scale"):
         fields["output_center"] = tuple((h + l) / 2 for l, h in zip(task.low, task.high, strict=True))
         fields["output_scale"] = tuple((h - l) / 2 for l, h in zip(task.low, task.high, strict=True))
-    return ModelSpec(name=name, task=task.name, dim=task.dim, patch=patch, inputs=inputs, **fields)
+    if "learning_rule" not in fields:
+        # Weights that are parameters and must not be negative need the multiplicative update, others Adam.
+        constrained = relation.nonnegative_weights or fields.get("nonnegative", False)
+        direct = fields.get("parametrization", "direct") == "direct"
+        fields["learning_rule"] = "multiplicative" if constrained and direct else "adam"
+    return fields
 
 
-def _rule(fields: Mapping[str, Any]) -> str:
-    """Weights that are parameters and must not be negative want the multiplicative update, others Adam."""
-    constrained = fields["relation"] == "contrast-association" or fields.get("nonnegative", False)
-    direct = fields.get("parametrisation", "direct") == "direct"
-    return "multiplicative" if constrained and direct else "adam"
+def _flag(fields: dict[str, Any], name: str) -> bool:
+    value = fields.pop(name, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+_register_the_papers()

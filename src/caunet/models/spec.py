@@ -12,20 +12,22 @@ CAN        CAU, 4 x 300         softmin        100, 100, dim(z)
 """
 
 import dataclasses
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ModelSpec", "near", "one_of"]
+from caunet.nn import COMPETITIONS, PARAMETRIZATIONS, RELATIONS, Competition, Relation
+from caunet.registry import check_choice
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "relation": ("concatenation", "bilinear", "contrast-association"),
-    "competition": ("softmin", "winner-take-all", "none"),
-    "normalisation": ("l2", "softmax", "none"),
-    "parametrisation": ("direct", "softplus", "exp"),
-    "learning_rule": ("multiplicative", "projection", "adam"),
-}
+__all__ = ["LEARNING_RULES", "ModelSpec"]
+
+LEARNING_RULES = ("multiplicative", "projection", "adam")
+
+_MOST_LAYERS = 100  # of a decoder: a file must not make a loader build millions of them
+
+# What relation_options must not decide: the spec's own fields, and where tensors are.
+_RESERVED = frozenset({"in_a", "in_b", "units", "rank", "nonnegative", "device", "dtype"})
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,24 @@ class ModelSpec:
     >>> spec = ModelSpec("can", "contrast-association", "rotation", dim=1, patch=11, inputs=121)
     >>> ModelSpec.from_json(spec.to_json()) == spec
     True
+    >>> spec.competition, spec.patch_shape
+    ('softmin', (11, 11))
     >>> dataclasses.replace(spec, rank=0)
     Traceback (most recent call last):
     ...
-    ValueError: rank takes a whole number of at least 1 (None for full rank), got 0
+    ValueError: rank must be a whole number of at least 1 (None for full rank), got 0
     """
 
     name: str
     relation: str
+    """Relation units by name: one of :data:`caunet.nn.RELATIONS`."""
     task: str
     dim: int
     patch: int
+    """Side of a patch in pixels."""
     inputs: int
+    dimensions: int = 2
+    """Of a patch: 2 for an image, 3 for a volume, 1 for a signal."""
     units: int = 300
     """Relation units, after pooling."""
     rank: int | None = 4
@@ -55,73 +63,139 @@ class ModelSpec:
     """Widths of the decoder's hidden layers."""
     bias: bool = True
     """Biases in the decoder."""
-    competition: str = "softmin"
-    """What contrast association units go through: softmin, winner-take-all (straight-through), none."""
+    competition: str = "default"
+    """What the units go through: one of :data:`caunet.nn.COMPETITIONS`; by default what suits the relation."""
+    # Committed results and cards hold the next two under these names; caunet.nn.Softmin calls them
+    # initial_temperature and rate_factor.
     temperature: float = 1.0
-    """Of the softmin; small is hard."""
+    """Of a softmin or softmax; small is hard."""
     learn_temperature: float = 0.0
-    """Contrast association with softmin: how fast its temperature is learned, from ``temperature`` on; 0 keeps it."""
-    relative: bool = False
-    """Contrast association in proportion to the contrast that a unit sees (:class:`caunet.nn.RelativeContrast`)."""
-    normalisation: str = "l2"
-    """What bilinear units go through: l2, softmax, none."""
+    """Softmin: how fast its temperature is learned, starting from ``temperature``; 0 keeps it."""
     contrast: float | None = None
-    """Standard deviation that each pair is brought to, both patches by the same factor and about the same mean;
+    """Standard deviation that each pair is scaled to, both patches by the same factor and about the same mean;
     None leaves pixels as they are."""
     response_scale: float = 1.0
-    """Multiplies what the competition (or normalisation) yields before the decoder sees it."""
+    """Multiplies the responses before the decoder sees them."""
     response_center: bool = False
-    """Contrast association with a competition: the decoder sees responses less their mean, which is 1 / units."""
+    """Competitions whose responses sum to one: the decoder sees responses minus their mean, which is 1 / units."""
     nonnegative: bool = False
     """Bilinear units: weights kept at or above zero. (Those of contrast association always are.)"""
-    parametrisation: str = "direct"
+    parametrization: str = "direct"
     """Non-negative weights are the parameters themselves, or softplus or exp of them."""
     learning_rule: str = "adam"
-    """What the non-negative weights want: multiplicative, projection, or adam where there are none."""
+    """How the non-negative weights are to be trained: multiplicative, projection, or adam where there are none."""
     output_center: tuple[float, ...] | None = None
     """With ``output_scale``: z = center + scale * g(h), the decoder working in units of the task's range."""
     output_scale: tuple[float, ...] | None = None
     features: str | None = None
     """The name of a built-in f, or the class of a custom one for the record; None is the identity."""
+    relation_options: dict[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    """Options that only this kind of relation unit has, such as ``floor`` of relative contrast."""
 
     def __post_init__(self) -> None:
-        for field, choices in _CHOICES.items():
-            one_of(field, getattr(self, field), choices)
-        for field in ("dim", "patch", "inputs", "units"):
-            _whole(field, getattr(self, field))
+        for field in ("name", "task"):
+            if not isinstance(getattr(self, field), str):
+                raise ValueError(f"{field} must be a string, got {getattr(self, field)!r}")
+        if self.features is not None and not isinstance(self.features, str):
+            raise ValueError(f"features must be a string or None, got {self.features!r}")
+        relation = self.relation_class
+        if self.competition == "default":
+            object.__setattr__(self, "competition", relation.default_competition)
+        check_choice("parametrization", self.parametrization, PARAMETRIZATIONS)
+        check_choice("learning_rule", self.learning_rule, LEARNING_RULES)
+        for field in ("dim", "patch", "inputs", "dimensions", "units"):
+            _check_whole(field, getattr(self, field))
+        if self.dimensions > 3:
+            raise ValueError(f"dimensions must be 1, 2 or 3, got {self.dimensions}")
+        if self.features is None and self.inputs != math.prod(self.patch_shape):
+            raise ValueError(
+                f"inputs must be {math.prod(self.patch_shape)}, the pixels of a patch, got {self.inputs}"
+            )
         if self.rank is not None:
-            _whole("rank", self.rank, " (None for full rank)")
-        object.__setattr__(self, "hidden", _widths(self.hidden))
-        for field in ("output_center", "output_scale"):
-            value = getattr(self, field)
-            object.__setattr__(self, field, None if value is None else tuple(map(float, value)))
+            _check_whole("rank", self.rank, " (None for full rank)")
+        for field in ("bias", "nonnegative", "response_center"):
+            if not isinstance(getattr(self, field), bool):
+                raise ValueError(f"{field} must be True or False, got {getattr(self, field)!r}")
         for field in ("temperature", "response_scale", "contrast"):
             value = getattr(self, field)
-            if field == "contrast" and value is None:
+            if not (_is_number(value) and value > 0) and not (field == "contrast" and value is None):
+                raise ValueError(f"{field} must be a positive number, got {value!r}")
+        object.__setattr__(self, "hidden", _widths(self.hidden))
+        self._check_outputs()
+        self._check_options(relation)
+        self._check_competition(relation, self.competition_class)
+
+    def _check_outputs(self) -> None:
+        if (self.output_center is None) != (self.output_scale is None):
+            raise ValueError("output_center and output_scale must be given together")
+        for field in ("output_center", "output_scale"):
+            value = getattr(self, field)
+            if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-                raise ValueError(f"{field} takes a positive number, got {value!r}")
-        for field in ("bias", "nonnegative", "relative", "response_center"):
-            if not isinstance(getattr(self, field), bool):
-                raise ValueError(f"{field} takes True or False, got {getattr(self, field)!r}")
-        if self.parametrisation != "direct" and not self.constrained:
-            raise ValueError("parametrisation takes 'direct' where weights may be of either sign")
+            if not isinstance(value, Sequence) or len(value) != self.dim or not all(map(_is_number, value)):
+                raise ValueError(f"{field} must be {self.dim} finite numbers, got {value!r}")
+            object.__setattr__(self, field, tuple(map(float, value)))
+
+    def _check_options(self, relation: type[Relation]) -> None:
+        if self.nonnegative and "nonnegative" not in relation.takes:
+            raise ValueError(
+                f"nonnegative must be False for {self.relation} units, which have no such choice"
+            )
+        if self.parametrization != "direct" and not (
+            self.constrained and "parametrization" in relation.takes
+        ):
+            raise ValueError("parametrization must be 'direct' where weights may be of either sign")
+        options = self.relation_options
+        if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+            raise ValueError(f"relation_options must be a mapping of names to values, got {options!r}")
+        for name, value in options.items():
+            if name in _RESERVED or not (value is None or isinstance(value, str | bool) or _is_number(value)):
+                raise ValueError(
+                    f"relation_options must hold plain options of the units, got {name}={value!r}"
+                )
+        object.__setattr__(self, "relation_options", dict(options))
+
+    def _check_competition(self, relation: type[Relation], competition: type[Competition]) -> None:
+        if competition.smallest_wins not in (None, relation.smallest_wins):
+            fitting = [
+                name
+                for name in COMPETITIONS
+                if COMPETITIONS.lookup(name).smallest_wins in (None, relation.smallest_wins)
+            ]
+            check_choice(f"competition of {self.relation} units", self.competition, fitting)
         rate = self.learn_temperature
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < float("inf"):
-            raise ValueError(f"learn_temperature takes a number of at least 0, got {rate!r}")
-        if self.learn_temperature and self.competition != "softmin":
+        if not (_is_number(rate) and rate >= 0):
+            raise ValueError(f"learn_temperature must be a number of at least 0, got {rate!r}")
+        if rate and not competition.learns_temperature:
             raise ValueError(
-                f"learn_temperature goes with competition 'softmin' alone, got {self.competition!r}"
+                "learn_temperature must be 0 unless the competition learns its temperature, as 'softmin' does; "
+                f"got {rate} with {self.competition!r}"
             )
-        if self.response_center and (self.relation != "contrast-association" or self.competition == "none"):
+        if self.response_center and not competition.sums_to_one:
             raise ValueError(
-                "response_center goes with a competition: responses have no known mean without one"
+                "response_center must be False unless responses sum to one: without that their mean is not "
+                f"known; got {self.response_center} with competition {self.competition!r}"
             )
+
+    @property
+    def patch_shape(self) -> tuple[int, ...]:
+        """The shape of a patch: (11, 11), or (7, 7, 7) of a volume."""
+        return (self.patch,) * self.dimensions
+
+    @property
+    def relation_class(self) -> type[Relation]:
+        """The class of the relation units."""
+        return RELATIONS.lookup(self.relation)
+
+    @property
+    def competition_class(self) -> type[Competition]:
+        """The class of the competition."""
+        return COMPETITIONS.lookup(self.competition)
 
     @property
     def constrained(self) -> bool:
         """Whether the relation's weights must stay at or above zero."""
-        return self.relation == "contrast-association" or (self.relation == "bilinear" and self.nonnegative)
+        return self.relation_class.nonnegative_weights or self.nonnegative
 
     def to_json(self) -> dict[str, Any]:
         """A dict of JSON's own types."""
@@ -136,28 +210,20 @@ class ModelSpec:
         return cls(**value)
 
 
-def one_of(field: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse a ``value`` that is not among ``choices``, naming them and the nearest."""
-    choices = list(choices)
-    if value in choices:
-        return
-    raise ValueError(f"{field} takes one of {', '.join(choices)}; got {value!r}{near(value, choices)}")
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def near(value: object, choices: Iterable[str]) -> str:
-    """A hint at the choice that ``value`` is most like, or nothing."""
-    found = difflib.get_close_matches(str(value), list(choices), n=1)
-    return f" (did you mean {found[0]!r}?)" if found else ""
-
-
-def _whole(field: str, value: object, note: str = "") -> None:
+def _check_whole(field: str, value: object, note: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{field} takes a whole number of at least 1{note}, got {value!r}")
+        raise ValueError(f"{field} must be a whole number of at least 1{note}, got {value!r}")
 
 
 def _widths(value: object) -> tuple[int, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ValueError(f"hidden takes a sequence of layer widths, got {value!r}")
+        raise ValueError(f"hidden must be a sequence of layer widths, got {value!r}")
+    if len(value) > _MOST_LAYERS:
+        raise ValueError(f"hidden must be at most {_MOST_LAYERS} layer widths, got {len(value)}")
     for width in value:
-        _whole("hidden (each width)", width)
+        _check_whole("hidden (each width)", width)
     return tuple(value)

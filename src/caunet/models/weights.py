@@ -1,27 +1,35 @@
-"""Weights in files: safetensors, with the network's spec as JSON beside them. Nothing is ever unpickled."""
+"""Weights in files: safetensors with the network's spec, under a SHA-256 over every byte. Nothing is ever unpickled.
 
-import json
+What a file claims is checked before anything is built from it: its hash, its spec, the shapes that the spec implies
+against those in the file, then finiteness and signs. Whatever a file holds, loading it either gives the network that
+was saved or raises :class:`caunet.errors.CheckpointError`.
+"""
+
 import os
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from caunet.errors import CheckpointError
-from caunet.files import atomic_write
+from caunet import tensor_files
+from caunet.errors import CheckpointError, FeaturesError
 from caunet.models.features import BUILT_IN
-from caunet.models.network import RelationNetwork, dry_run
+from caunet.models.network import RelationNetwork, feature_count
 from caunet.models.registry import build
 from caunet.models.spec import ModelSpec
 
-__all__ = ["load_weights", "save_weights"]
+__all__ = ["FORMAT", "check_shapes", "load_weights", "network_from_bytes", "read_weights", "save_weights"]
 
-_FORMAT = "caunet-weights-1"
+FORMAT = "caunet-weights-2"
+_EARLIER = "caunet-weights-1"
 
 
 def save_weights(model: RelationNetwork, path: str | os.PathLike[str]) -> None:
     """Write ``model``'s weights and spec to ``path`` (``*.safetensors``), whole or not at all.
+
+    Equal networks give equal files. Weights that could not be loaded again (not finite, or negative where they must
+    not be) raise :class:`caunet.errors.CheckpointError`.
 
     >>> import pathlib, tempfile
     >>> from caunet.models import create_model
@@ -30,15 +38,13 @@ def save_weights(model: RelationNetwork, path: str | os.PathLike[str]) -> None:
     >>> load_weights(path).spec["task"]
     'rotation'
     """
-    from safetensors.torch import save_file
-
     if not isinstance(model, RelationNetwork):
-        raise TypeError(f"model takes a RelationNetwork, got {type(model).__name__}")
-    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    metadata = {"format": _FORMAT, "spec": json.dumps(model.spec, sort_keys=True)}
+        raise TypeError(f"model must be a RelationNetwork, got {type(model).__name__}")
+    tensors = model.state_dict()
+    _check_finite(path, tensors)
+    _check_signs(path, model)
     try:
-        with atomic_write(path) as temporary:
-            save_file(tensors, temporary, metadata=metadata)
+        tensor_files.write(path, tensors, {"spec": model.spec}, FORMAT)
     except OSError as error:
         raise CheckpointError(f"cannot write weights to {path}: {error.strerror or error}") from error
 
@@ -50,68 +56,108 @@ def load_weights(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> RelationNetwork:
-    """The network kept at ``path``, in evaluation mode and in the precision it was saved in.
+    """The network saved at ``path``, in evaluation mode and in the precision it was saved in.
 
-    A custom f is code: hand over a module of the same make as ``features``, and its weights are loaded.
+    A custom f is code: pass a module of the same architecture as ``features``, and its weights are loaded.
     Raises :class:`caunet.errors.CheckpointError` for a file that is missing, damaged or someone else's.
     """
-    path = Path(path)
-    metadata, tensors = _read(path)
-    spec = _spec(path, metadata)
-    _check_features(path, spec, features)
-    model = build(spec, features, torch.Generator())
-    floating = next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32)
-    model = model.to(dtype=floating)
-    _fill(path, model, tensors)
-    return model.to(device=device, dtype=dtype).eval()
+    return network_from_bytes(read_weights(path), path, features).to(device=device, dtype=dtype)
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    from safetensors import SafetensorError, safe_open
-
+def read_weights(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file of weights, not yet checked."""
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            metadata: dict[str, str] = file.metadata() or {}
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensor_files.read_bytes(path)
     except FileNotFoundError:
         raise CheckpointError(f"no weights at {path}; train a network first, or check the path") from None
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
-    except (SafetensorError, ValueError) as error:
+    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        raise CheckpointError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def network_from_bytes(data: bytes, source: object, features: nn.Module | None = None) -> RelationNetwork:
+    """The network whose file has the content ``data``, in evaluation mode; ``source`` names the file in messages."""
+    found = tensor_files.format_of(data)
+    if found == _EARLIER:
         raise CheckpointError(
-            f"{path} is damaged or not a safetensors file ({error}); copy it again or take an earlier one"
-        ) from error
-    return metadata, tensors
-
-
-def _spec(path: Path, metadata: dict[str, str]) -> ModelSpec:
-    if metadata.get("format") != _FORMAT:
-        found = metadata.get("format", "no format")
-        raise CheckpointError(f"{path} holds no caunet weights ({found!r} instead of {_FORMAT!r})")
+            f"{source} has the format {found!r}, which carries no checksum; convert it with "
+            f"`caunet weights upgrade {source}`"
+        )
+    tensors, meta = tensor_files.unpack(data, FORMAT, source)
     try:
-        value: Any = json.loads(metadata["spec"])
-        return ModelSpec.from_json(value)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} has a model spec this version cannot read: {error}") from error
+        spec = _read_spec(source, meta)
+        _check_features(source, spec, features)
+        check_shapes(source, spec, tensors, features)
+        _check_finite(source, tensors)
+        model = build(spec, features, torch.Generator())
+        floating = next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32)
+        model = model.to(dtype=floating)
+        model.load_state_dict(tensors)
+        _check_signs(source, model)
+        return model.eval()
+    except CheckpointError:
+        raise
+    except Exception as error:  # a hostile spec can make torch raise nearly anything
+        raise CheckpointError(f"{source} holds no network that can be built: {error}") from error
 
 
-def _check_features(path: Path, spec: ModelSpec, features: nn.Module | None) -> None:
-    if spec.features is None and features is not None:
-        raise ValueError(f"features: the network in {path} works on pixels, it takes none")
-    if spec.features is not None and spec.features not in BUILT_IN and features is None:
-        raise ValueError(f"features: the network in {path} needs its {spec.features}, pass features=...")
-    if features is not None and (size := dry_run(features, spec.patch)) != spec.inputs:
-        raise ValueError(f"features makes {size} numbers of a patch, {path} takes {spec.inputs}")
-
-
-def _fill(path: Path, model: RelationNetwork, tensors: dict[str, Tensor]) -> None:
-    expected = {name: tuple(t.shape) for name, t in model.state_dict().items()}
-    found = {name: tuple(t.shape) for name, t in tensors.items()}
-    if expected != found:
-        wrong = sorted(n for n in expected.keys() | found.keys() if expected.get(n) != found.get(n))
+def check_shapes(
+    source: object, spec: ModelSpec, tensors: Mapping[str, Tensor], features: nn.Module | None = None
+) -> None:
+    """Compare the tensors of a file with those of its spec, before anything of the spec's size is allocated."""
+    with torch.device("meta"):
+        skeleton = build(spec, generator=torch.Generator())
+    expected: dict[str, Tensor] = dict(skeleton.state_dict())
+    if features is not None:
+        expected |= {f"features.{name}": value for name, value in features.state_dict().items()}
+    wrong = sorted(
+        name
+        for name in expected.keys() | tensors.keys()
+        if _form(expected.get(name)) != _form(tensors.get(name))
+    )
+    if wrong:
         name = wrong[0]
         raise CheckpointError(
-            f"{path} does not fit its own spec: {name} is {found.get(name, 'missing')}, "
-            f"expected {expected.get(name, 'nothing of that name')} ({len(wrong)} such)"
+            f"{source} does not fit its own spec: {name} must be {_form(expected.get(name))}, "
+            f"got {_form(tensors.get(name))} ({len(wrong)} such)"
         )
-    model.load_state_dict(tensors)
+
+
+def _form(tensor: Tensor | None) -> str:
+    """Shape and kind of a tensor; the precision of floating-point numbers is free."""
+    if tensor is None:
+        return "missing"
+    kind = "float" if tensor.is_floating_point() else str(tensor.dtype).removeprefix("torch.")
+    return f"{kind} {tuple(tensor.shape)}"
+
+
+def _read_spec(source: object, meta: Mapping[str, Any]) -> ModelSpec:
+    try:
+        return ModelSpec.from_json(meta["spec"])
+    except Exception as error:
+        raise CheckpointError(
+            f"{source} has a model spec that cannot be read: {error}; if it names units, a competition or features "
+            "of your own, import what registers them first"
+        ) from error
+
+
+def _check_features(source: object, spec: ModelSpec, features: nn.Module | None) -> None:
+    if spec.features is None and features is not None:
+        raise FeaturesError(f"features must be None: the network in {source} works on pixels")
+    if spec.features is not None and spec.features not in BUILT_IN and features is None:
+        raise FeaturesError(f"features must be given: the network in {source} needs its {spec.features}")
+    if features is not None and (size := feature_count(features, spec.patch_shape)) != spec.inputs:
+        raise FeaturesError(f"features must make {spec.inputs} numbers of a patch for {source}, got {size}")
+
+
+def _check_finite(source: object, tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError(f"{source}: weights must be finite, got NaN or infinity in {name}")
+
+
+def _check_signs(source: object, model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        nonnegative = getattr(module, "nonnegative_parameters", None)
+        least = min((float(w.detach().min()) for w in nonnegative()), default=0.0) if nonnegative else 0.0
+        if least < 0:
+            raise CheckpointError(f"{source}: weights of {name} must not be negative, got {least}")

@@ -1,4 +1,4 @@
-"""Figures that look into a trained network: pairs and predictions, units' weights, what each unit prefers."""
+"""Figures of a trained network: pairs and predictions, the weights of units, what each unit prefers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from torch import Tensor
 from caunet.data import PairSource
 from caunet.drawing import new_figure
 from caunet.models import RelationNetwork
+from caunet.nn import UnitView
 from caunet.reproduction.figures import COLOURS, INK
 
 _GAP = 2  # pixels between the tiles of a mosaic
@@ -20,9 +21,9 @@ __all__ = ["Tuning", "associations", "filters", "matches", "mosaic", "preference
 def samples(models: Mapping[str, RelationNetwork], source: PairSource, count: int = 8) -> Any:
     """Test pairs: x, and y with a square of x carried by the true H and by each network's.
 
-    The closer the coloured squares lie to the pale one, the better the inference.
+    The closer the colored squares are to the pale one, the better the inference.
     """
-    # One pair of an image, images far apart.
+    # One pair per image, images far apart.
     index = torch.linspace(0, len(source) - 1, count).long()
     pairs = source.batch(0, index)
     with torch.no_grad():
@@ -53,22 +54,22 @@ def _key(colour: str, style: Any, label: str) -> Any:
 
 
 def mosaic(tiles: Tensor) -> Tensor:
-    """Tiles (rows, columns, height, width) as one picture, NaN between: one image draws faster than many."""
+    """Tiles (rows, columns, height, width) as one image, NaN between them: one draws faster than many."""
     rows, columns, height, width = tiles.shape
     padded = torch.nn.functional.pad(tiles, (0, _GAP, 0, _GAP), value=float("nan"))
     whole = padded.transpose(1, 2).reshape(rows * (height + _GAP), columns * (width + _GAP))
     return whole[:-_GAP, :-_GAP]
 
 
-def _show(axis: Any, picture: Tensor, **options: Any) -> None:
-    axis.imshow(picture.numpy(), interpolation="none", **options)
+def _show(axis: Any, image: Tensor, **options: Any) -> None:
+    axis.imshow(image.numpy(), interpolation="none", **options)
     axis.set_axis_off()
 
 
 def _square(
     axis: Any, H: Tensor, patch: int, corner: tuple[float, float], colour: str, style: str, width: float
 ) -> None:
-    """Draw a square at the centre of the patch at ``corner``, carried by H, cut off at the patch's edge."""
+    """Draw a square at the center of the patch at ``corner``, carried by H, clipped at the edge of the patch."""
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
@@ -92,7 +93,7 @@ def _numbers(z: Tensor) -> str:
 class Tuning:
     """Mean response of every unit as z varies, over the bins of one or two of its dimensions.
 
-    ``response`` is (units, bins) or (units, bins, bins); a bin that no pair fell in is NaN.
+    ``response`` is (units, bins) or (units, bins, bins); a bin without pairs is NaN.
     """
 
     names: tuple[str, ...]
@@ -101,7 +102,7 @@ class Tuning:
 
     @property
     def selectivity(self) -> Tensor:
-        """How much a unit's best bin stands out: (units,). Units that answer everything come last."""
+        """How much a unit's best bin stands out: (units,). Units that respond to everything come last."""
         flat = self.response.flatten(1)
         return flat.nan_to_num(-1).amax(1) - 2 * flat.nanmean(1)
 
@@ -124,7 +125,7 @@ def tuning_of(model: RelationNetwork, source: PairSource, most: int = 40_000) ->
     """
     task = source.task
     dims = [0] if task.dim == 1 else [0, 1] if task.dim == 2 else [1, 2]
-    # 11 bins are one an integer for translation; a line can afford more.
+    # 11 bins are one per integer for translation; a curve can afford more.
     bins = 45 if len(dims) == 1 else 11
     place, responses = [], []
     for start in range(0, min(most, len(source)), 2000):
@@ -187,18 +188,29 @@ def _preference_lines(tuning: Tuning, units: Sequence[int]) -> Any:
     return figure
 
 
-def _factors(model: RelationNetwork) -> tuple[Tensor, Tensor]:
-    u, v = model.relation.u, model.relation.v
-    assert isinstance(u, Tensor)
-    assert isinstance(v, Tensor)
-    return u.detach(), v.detach()
+def _views(model: RelationNetwork, units: Sequence[int]) -> list[UnitView]:
+    """What some units compare; ValueError for units that cannot be drawn."""
+    views = [model.relation.view(unit) for unit in units]
+    drawn = [view for view in views if view is not None]
+    if len(drawn) < len(views):
+        raise ValueError(f"model must have units that can be drawn, got {model.model_spec.relation}")
+    return drawn
+
+
+def _terms(model: RelationNetwork, units: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The rank-one terms of some units as patches: two of (units, rank, patch, patch)."""
+    views, shape = _views(model, units), model.model_spec.patch_shape
+    both = (torch.stack([getattr(view, side) for view in views]) for side in ("terms_a", "terms_b"))
+    u, v = (terms.unflatten(-1, shape) for terms in both)  # type: ignore[no-untyped-call]
+    return u, v
 
 
 def filters(model: RelationNetwork, units: Sequence[int]) -> Any:
-    """u and v of the rank-one terms of some CAUs, as images: u above v, a column a term."""
-    patch, rank = model.model_spec.patch, model.model_spec.rank or 1
-    factors = [p.reshape(-1, rank, patch, patch)[list(units)].flatten(0, 1) for p in _factors(model)]
-    tiles = torch.stack([f / f.flatten(1).amax(1).clamp(min=1e-30)[:, None, None] for f in factors])
+    """u and v of the rank-one terms of some CAUs, as images: u above v, one column per term."""
+    factors = _terms(model, units)
+    patch, rank = factors[0].shape[-1], factors[0].shape[1]
+    flat = [f.flatten(0, 1) for f in factors]
+    tiles = torch.stack([f / f.flatten(1).amax(1).clamp(min=1e-30)[:, None, None] for f in flat])
     figure = new_figure(9.3, 0.4 + 9.0 * 2 / max(8, tiles.shape[1]))
     axis = figure.subplots()
     _show(axis, mosaic(tiles), cmap="viridis", vmin=0, vmax=1)
@@ -212,14 +224,13 @@ def filters(model: RelationNetwork, units: Sequence[int]) -> Any:
 
 
 def matches(model: RelationNetwork, units: Sequence[int]) -> Any:
-    """What some CAUs compare: an arrow a rank-one term, from the centre of its u (in x) to that of its v (in y)."""
-    patch, rank = model.model_spec.patch, model.model_spec.rank or 1
+    """What some CAUs compare: one arrow per rank-one term, from the center of its u (in x) to that of its v (in y)."""
+    patch = model.model_spec.patch
     grid = torch.arange(float(patch))
     ends = []
-    for factor in _factors(model):
-        weight = factor.reshape(-1, rank, patch, patch)[list(units)]
-        weight = weight / weight.sum((-1, -2), keepdim=True).clamp(min=1e-30)
-        ends.append(torch.stack([(weight.sum(-2) * grid).sum(-1), (weight.sum(-1) * grid).sum(-1)], -1))
+    for weight in _terms(model, units):
+        share = weight / weight.sum((-1, -2), keepdim=True).clamp(min=1e-30)
+        ends.append(torch.stack([(share.sum(-2) * grid).sum(-1), (share.sum(-1) * grid).sum(-1)], -1))
     side = patch + _GAP
     shift = torch.zeros(len(units), 1, 2)
     shift[:, 0, 0] = side * torch.arange(len(units))
@@ -237,9 +248,7 @@ def matches(model: RelationNetwork, units: Sequence[int]) -> Any:
 
 def associations(model: RelationNetwork, units: Sequence[int]) -> Any:
     """W = sum of u v^T of some CAUs: which pixel of x (down) is compared with which pixel of y (across)."""
-    rank = model.model_spec.rank or 1
-    u, v = (p.reshape(-1, rank, p.shape[1])[list(units)] for p in _factors(model))
-    weights = torch.einsum("kri,krj->kij", u, v)
+    weights = torch.stack([view.matrix for view in _views(model, units)])
     weights = (weights / weights.flatten(1).amax(1).clamp(min=1e-30)[:, None, None]).sqrt()
     # Learned weights are so sparse that single entries would be lost on a screen: each is shown five wide.
     weights = torch.nn.functional.max_pool2d(weights[None], 5, stride=1, padding=2)[0]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from caunet import geometry, tasks
 from caunet.metrics import corner_error
+from caunet.nn import UnitView
 from caunet.web.certainty import certainty, explained
 from caunet.web.networks import Network, Networks
 from caunet.web.patches import PATCH
@@ -83,21 +84,19 @@ def _inside(network: Network, first: Tensor, second: Tensor) -> dict[str, Any]:
     model = network.model
     responses = model.units(first[None] - 0.5, second[None] - 0.5)[0]
     index = int(responses.argmax())
-    winner = {"index": index, **_factors(model.relation, index)}
+    winner = {"index": index, **_compares(model.relation.view(index))}
     return {"responses": responses.double().round(decimals=6).tolist(), "winner": winner}
 
 
-def _factors(relation: Any, index: int) -> dict[str, Any]:
-    """Which pixels the unit compares: W's sums over the other patch, and its rank-one terms, largest 1 each."""
-    if relation.rank is None:
-        weight = relation.weight[index]
-        return {"u": _unit_rows(weight.sum(1)), "v": _unit_rows(weight.sum(0)), "terms": []}
-    some = slice(index * relation.rank, (index + 1) * relation.rank)
-    u, v = relation.u[some], relation.v[some]
+def _compares(view: UnitView | None) -> dict[str, Any]:
+    """Which pixels a unit compares: W's sums over the other patch, and its rank-one terms, largest 1 each."""
+    if view is None:
+        return {"u": [], "v": [], "terms": []}
+    terms = zip(view.terms_a, view.terms_b, strict=True)
     return {
-        "u": _unit_rows((u * v.sum(1, keepdim=True)).sum(0)),
-        "v": _unit_rows((v * u.sum(1, keepdim=True)).sum(0)),
-        "terms": [{"u": _unit_rows(a), "v": _unit_rows(b)} for a, b in zip(u, v, strict=True)],
+        "u": _unit_rows(view.a),
+        "v": _unit_rows(view.b),
+        "terms": [{"u": _unit_rows(a), "v": _unit_rows(b)} for a, b in terms],
     }
 
 
