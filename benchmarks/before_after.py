@@ -1,4 +1,4 @@
-"""Draw docs/figures/before-after.png: two pictures laid over each other, before and after caunet.estimate.
+"""Draw docs/figures/before-after.png: two images on top of each other, before and after caunet.estimate.
 
 python -m benchmarks.before_after [--index 3] [--condition occlusion] [--motion 0.2]
 

@@ -128,7 +128,7 @@ def fit(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def told(fitted: dict[str, Any], rows: list[dict[str, Any]]) -> np.ndarray:
+def predicted(fitted: dict[str, Any], rows: list[dict[str, Any]]) -> np.ndarray:
     """The confidence of each row."""
     out = []
     for row in rows:
@@ -162,7 +162,7 @@ def measure(confidence: np.ndarray, right: np.ndarray) -> dict[str, Any]:
 
 def report(fitted: dict[str, Any], held: list[dict[str, Any]]) -> dict[str, Any]:
     """All that is said of the held-out pairs."""
-    confidence, right = told(fitted, held), np.array([row["error"] < RIGHT for row in held])
+    confidence, right = predicted(fitted, held), np.array([row["error"] < RIGHT for row in held])
     kind = np.array([row["kind"] for row in held])
     apart = kind == "unrelated"
     # Five hundred unrelated pairs would drown the rest: as many of them count here as of other unanswerable ones.

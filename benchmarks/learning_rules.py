@@ -89,7 +89,7 @@ def error(run: Cell, out: Path) -> float:
 
 def run_all(rules: Sequence[str], updates: int, out: Path, workers: int) -> dict[str, Any]:
     def go(cells: Sequence[Cell]) -> None:
-        def tell(state: Any) -> None:
+        def show_progress(state: Any) -> None:
             if state.latest is not None:
                 done = f"{len(state.outcomes)}/{len(cells)}"
                 print(
@@ -98,7 +98,7 @@ def run_all(rules: Sequence[str], updates: int, out: Path, workers: int) -> dict
                     flush=True,
                 )
 
-        run_grid(cells, out, workers=workers, listener=tell)
+        run_grid(cells, out, workers=workers, listener=show_progress)
 
     go([cell(r, rate, *row, updates) for row in CHOOSING for r in rules for rate in RULES[r][2]])
     tried = {

@@ -53,12 +53,12 @@ def numpy_homography(task: str, z: Any) -> Any:
 def opencv(task: str, images: Any, number: list[int], maps: list[Any] | None, z: Any) -> tuple[Any, Any]:
     """One pair after another."""
     x, y = (np.empty((len(number), PATCH, PATCH), np.uint8) for _ in range(2))
-    to_patch, to_centre = np.eye(3), np.eye(3)
-    to_patch[:2, 2], to_centre[:2, 2] = HALF, -(CORNER + HALF)
+    to_patch, to_center = np.eye(3), np.eye(3)
+    to_patch[:2, 2], to_center[:2, 2] = HALF, -(CORNER + HALF)
     for k, i in enumerate(number):
         image = images[i]
         x[k] = image[CORNER : CORNER + PATCH, CORNER : CORNER + PATCH]
-        M = maps[k] if maps is not None else to_patch @ numpy_homography(task, z[k]) @ to_centre
+        M = maps[k] if maps is not None else to_patch @ numpy_homography(task, z[k]) @ to_center
         if task == "projective":
             y[k] = cv2.warpPerspective(image, M, (PATCH, PATCH), flags=cv2.INTER_LINEAR)
         else:
@@ -69,8 +69,8 @@ def opencv(task: str, images: Any, number: list[int], maps: list[Any] | None, z:
 def kornia(task: str, images: torch.Tensor, number: torch.Tensor, z: torch.Tensor) -> tuple[Any, Any]:
     """The whole batch at once."""
     chosen = images.index_select(0, number)
-    to_patch, to_centre = geometry.translate(HALF, HALF), geometry.translate(-CORNER - HALF, -CORNER - HALF)
-    M = to_patch @ tasks.get(task).homography(z) @ to_centre
+    to_patch, to_center = geometry.translate(HALF, HALF), geometry.translate(-CORNER - HALF, -CORNER - HALF)
+    M = to_patch @ tasks.get(task).homography(z) @ to_center
     picture = chosen[:, None].float()
     if task == "projective":
         warped = kornia_transform.warp_perspective(picture, M, (PATCH, PATCH))
@@ -87,8 +87,8 @@ def contest(images: ImageSet, task: str, rounds: int) -> dict[str, Any]:
     _, expected, z = source.bytes(0, index)
     pixels, number, z_array = images.pixels.contiguous(), index // 10, z.double().numpy()
     array, numbers = pixels.numpy(), number.tolist()
-    to_patch, to_centre = geometry.translate(HALF, HALF), geometry.translate(-CORNER - HALF, -CORNER - HALF)
-    maps = list((to_patch.double() @ tasks.get(task).homography(z.double()) @ to_centre.double()).numpy())
+    to_patch, to_center = geometry.translate(HALF, HALF), geometry.translate(-CORNER - HALF, -CORNER - HALF)
+    maps = list((to_patch.double() @ tasks.get(task).homography(z.double()) @ to_center.double()).numpy())
 
     def kornia_batches() -> None:
         for start in range(0, PAIRS, BATCH):
@@ -117,7 +117,7 @@ def contest(images: ImageSet, task: str, rounds: int) -> dict[str, Any]:
                 peer: harness.ratio(times, peer, "caunet_stream") for peer in ("opencv", "kornia_batches")
             },
         },
-        "mean_difference_in_grey_levels": apart,
+        "mean_difference_in_gray_levels": apart,
         "seconds": {name: {k: t[k] for k in ("median", "p10", "p90", "best")} for name, t in times.items()},
     }
 

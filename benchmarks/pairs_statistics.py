@@ -87,7 +87,7 @@ def main() -> None:
                 "fingerprint": images.fingerprint,
                 "seed": 0,
             },
-            "featureless_below_grey_levels": FEATURELESS,
+            "featureless_below_gray_levels": FEATURELESS,
             "statistics": rows,
             "exhaustive_search_translation": searches(images),
         },

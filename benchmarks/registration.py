@@ -22,7 +22,7 @@ from caunet.benchmark import make_pair, photographs
 from caunet.benchmark.figure import draw
 from caunet.benchmark.methods import METHODS, find, one_thread
 from caunet.benchmark.run import Plan, forget, measure, run
-from caunet.benchmark.table import compact, full, summarise, verdict
+from caunet.benchmark.table import compact, full, summarize, verdict
 from caunet.reproduction.tables import fill
 from caunet.tables import Table
 
@@ -39,7 +39,7 @@ def measured(pairs: int, rows_file: Path) -> dict[str, Any]:
     plan = Plan(pairs=pairs)
     wanted = set(plan.every())
     rows = {key: row for key, row in run(plan, find(), rows_file).items() if key in wanted}
-    summary = summarise(rows)
+    summary = summarize(rows)
     return {
         "pairs": pairs,
         "photographs": list(photographs(plan.group)),

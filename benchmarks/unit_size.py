@@ -1,4 +1,4 @@
-"""What rank, number of units and temperature buy: validation error against multiply-adds a pair.
+"""What rank, number of units and temperature buy: validation error against multiply-adds per pair.
 
     python -m benchmarks.unit_size [--updates 4000] [--out runs/rules] [--workers 2]
 
@@ -74,7 +74,7 @@ def draw(results: dict[str, Any]) -> Any:
             axis.plot(
                 [p["multiply_adds"] for p in shown], [p[row] for p in shown], f"{marker}-", label=series
             )
-        axis.set(title=row.capitalize(), xscale="log", yscale="log", xlabel="multiply-adds a pair")
+        axis.set(title=row.capitalize(), xscale="log", yscale="log", xlabel="multiply-adds per pair")
     figure.axes[0].set_ylabel("validation error")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)

@@ -68,7 +68,7 @@ def test_pairs_can_be_looked_at(tmp_path: Path) -> None:
 
 def test_the_figure_shows_ours_above_what_is_worse(tmp_path: Path) -> None:
     rows = rows_of({"caunet": [0.02] * 20, "ecc": [2.0] * 20})
-    figure.draw(table.summarise(rows), tmp_path / "f.png")
+    figure.draw(table.summarize(rows), tmp_path / "f.png")
     with Image.open(tmp_path / "f.png") as drawn:
         pixels = np.asarray(drawn.convert("RGB"), int)
     red = np.argwhere(np.abs(pixels - np.array([0xC1, 0x12, 0x1F])).sum(-1) < 30)

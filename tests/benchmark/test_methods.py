@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from caunet.benchmark import frames, methods, photographs
-from caunet.benchmark.pairs import quantised
+from caunet.benchmark.pairs import quantized
 from caunet.errors import MissingExtraError
 from caunet.extras import require
 
@@ -27,7 +27,7 @@ def pictures(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     taken = (
         frames.take(photo, f, (SIDE, SIDE)) for f in (frame, frame @ torch.from_numpy(H).double().inverse())
     )
-    a, b = ((quantised(p) * 255).round().byte().numpy() for p in taken)
+    a, b = ((quantized(p) * 255).round().byte().numpy() for p in taken)
     return a, b
 
 

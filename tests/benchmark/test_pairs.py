@@ -172,11 +172,11 @@ def test_groups_share_no_photograph() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((photo(), "foggy", 0.1, 0), "condition takes one of clean, .* got 'foggy'"),
+        ((photo(), "foggy", 0.1, 0), "condition must be one of clean, .* got 'foggy'"),
         ((photo(), "clean", 0.6, 0), "motion takes a share of the side from 0 to 0.45, got 0.6"),
         (
             (photo()[None], "clean", 0.1, 0),
-            r"photo takes a floating \(H, W\), got torch.float32 \(1, 300, 340\)",
+            r"photo must be a floating-point \(H, W\), got torch.float32 \(1, 300, 340\)",
         ),
         ((photo(40, 40), "clean", 0.1, 0), "photo of 40 x 40 is too small"),
     ],

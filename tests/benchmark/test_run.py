@@ -139,7 +139,7 @@ def rows_of(errors: dict[str, list[float | None]], condition: str = "clean", mot
 
 def test_summary_is_plain_arithmetic() -> None:
     errors = [0.5, 2.0, None, 0.1, 5.0, 0.9, 0.2, 0.3, 0.4, 0.6]
-    (cell,) = table.summarise(rows_of({"caunet": errors}))
+    (cell,) = table.summarize(rows_of({"caunet": errors}))
     far = np.array([np.inf if e is None else e for e in errors])
     assert cell["median"] == pytest.approx(np.median(far))
     assert cell["p90"] == 5.0  # nine of ten are not farther
@@ -151,7 +151,7 @@ def test_summary_is_plain_arithmetic() -> None:
 
 def test_tables_mark_the_best_and_own_up() -> None:
     rows = rows_of({"caunet": [0.2, 0.3, 0.4], "ecc": [0.1, 0.2, None], "sift": [None, None, 1.5]})
-    summary = table.summarise(rows)
+    summary = table.summarize(rows)
     compact = table.compact(summary)
     assert "| caunet | 0.300, **100 %** | 10 |" in compact
     assert "| OpenCV ECC | **0.200**, 67 % | 10 |" in compact
@@ -159,17 +159,17 @@ def test_tables_mark_the_best_and_own_up() -> None:
     line = "| ±10 % | clean | OpenCV ECC | **0.200** | lost | 67 % | 67 % | 10 | 1 | 3 |"
     assert line in table.full(summary).markdown()
     assert table.verdict(summary) == ["±10 % clean: median 0.300, ecc 0.200"]
-    close = table.summarise(rows_of({"caunet": [0.104] * 3, "ecc": [0.1] * 3}))
+    close = table.summarize(rows_of({"caunet": [0.104] * 3, "ecc": [0.1] * 3}))
     assert table.verdict(close) == []
 
 
 def test_a_method_of_fewer_pairs_is_held_against_the_same_ones() -> None:
     # Ours is worse than kornia over all, but not on the pairs that kornia had.
     rows = rows_of({"caunet": [0.1] * 20 + [0.5] * 30, "kornia": [0.2] * 20, "ecc": [0.3] * 50})
-    summary = table.summarise(rows)
+    summary = table.summarize(rows)
     assert [cell["median"] for cell in summary] == [0.5, 0.3, 0.2]
     assert table.verdict(summary) == ["±10 % clean: median 0.500, ecc 0.300"]
-    lost = table.summarise(rows_of({"caunet": [None] * 4, "ecc": [0.1] * 4}))
+    lost = table.summarize(rows_of({"caunet": [None] * 4, "ecc": [0.1] * 4}))
     assert table.verdict(lost) == [
         "±10 % clean: median lost, ecc 0.100",
         "±10 % clean: below 1 px 0%, ecc 100%",
@@ -178,7 +178,7 @@ def test_a_method_of_fewer_pairs_is_held_against_the_same_ones() -> None:
 
 def test_tables_say_what_a_method_is_not() -> None:
     rows = rows_of({"caunet": [0.2] * 30, "phase": [2.0] * 30, "kornia": [0.1] * 20})
-    compact = table.compact(table.summarise(rows))
+    compact = table.compact(table.summarize(rows))
     assert "phase correlation (shift only)" in compact
     assert "kornia ImageRegistrator (20 pairs)" in compact
 

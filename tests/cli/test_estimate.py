@@ -134,11 +134,11 @@ def test_below_the_confidence_asked_for_it_ends_with_3(known, pictures, tmp_path
     [
         (["--out", "a.txt"], r"--out takes a file name ending in"),
         (["--overlay", "o.pdf"], r"--overlay takes a file name ending in"),
-        (["--out", "{a}"], "--out would overwrite .*, which is one of the two pictures"),
+        (["--out", "{a}"], "--out would overwrite .*, which is one of the two images"),
         (["--out", "c.png", "--overlay", "./c.png"], "--out and --overlay are the same file"),
-        (["--min-confidence", "2"], r"--min-confidence takes a number within 0\.\.1; got 2"),
-        (["--field"], "--field goes with --json"),
-        (["--threads", "0"], "--threads takes a number of at least 1"),
+        (["--min-confidence", "2"], r"--min-confidence must be within 0\.\.1, got 2"),
+        (["--field"], "--field must be used with --json"),
+        (["--threads", "0"], "--threads must be at least 1"),
         (["--server", "localhost"], r"--server takes an address such as http://localhost:8000"),
     ],
 )

@@ -38,7 +38,7 @@ def test_failed_cell_gives_exit_code_1_and_the_way_on(
     assert command().run() == 1
     printed = capsys.readouterr()
     assert "RuntimeError: no luck" in printed.err
-    assert "1 of 3 cells are not finished. To go on:\n  caunet reproduce --tasks rotation" in printed.err
+    assert "1 of 3 cells are not finished. To continue:\n  caunet reproduce --tasks rotation" in printed.err
     assert "0.500" in printed.out  # what is finished is shown all the same
 
 
@@ -77,9 +77,9 @@ def test_finished_grid_gives_0_tables_and_results(
     ("change", "message"),
     [
         ({"tasks": ("rotatoin",)}, "unknown task 'rotatoin'; did you mean 'rotation'"),
-        ({"models": ("cnn",)}, "models takes any of ctn, bln, can, got 'cnn'"),
-        ({"seeds": 0}, "seeds takes a whole number of at least 1, got 0"),
-        ({"updates": 0}, "updates takes a whole number of at least 1, got 0"),
+        ({"models": ("cnn",)}, "models must be any of ctn, bln, can, got 'cnn'"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
+        ({"updates": 0}, "updates must be a whole number of at least 1, got 0"),
         ({"recipe": ("claims",), "tasks": ("affine",)}, "recipe claims has no runs for affine"),
     ],
 )

@@ -176,5 +176,5 @@ def test_workers_stay_on_their_pairs() -> None:
 
 
 def test_workers_must_be_positive(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="workers takes a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="workers must be a whole number of at least 1, got 0"):
         run_grid(ROTATION, tmp_path, workers=0)

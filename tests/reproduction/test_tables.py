@@ -132,7 +132,7 @@ def test_fill_refuses_a_page_without_markers(tmp_path: Path) -> None:
 
 def test_unknown_measure() -> None:
     with pytest.raises(
-        ValueError, match="measure takes parameter_error or transformation_error, got 'speed'"
+        ValueError, match="measure must be parameter_error or transformation_error, got 'speed'"
     ):
         tables.make_table([], "speed")
 

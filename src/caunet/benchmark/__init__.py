@@ -1,4 +1,4 @@
-"""Registration, measured: pairs whose homography is known, other methods, and a table.
+"""Registration measured: pairs whose homography is known, other methods, and a table.
 
 >>> from caunet.benchmark import draw_pair
 >>> draw_pair("test", "occlusion", 0.1, index=3, side=64).mask.float().mean()  # 80 % of b shows the scene

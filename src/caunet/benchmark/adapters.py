@@ -178,7 +178,7 @@ def simpleitk() -> Register:
         motion.SetCenter(middle.tolist())
         method.SetInitialTransform(motion, inPlace=True)
         method.Execute(*(sitk.GetImageFromArray(p.astype(np.float32)) for p in (a, b)))
-        H = np.eye(3)  # fixed points to moving points, about the centre
+        H = np.eye(3)  # fixed points to moving points, about the center
         H[:2, :2] = np.array(motion.GetMatrix()).reshape(2, 2)
         H[:2, 2] = np.array(motion.GetTranslation()) + middle - H[:2, :2] @ middle
         return H

@@ -9,8 +9,8 @@ from caunet.drawing import new_figure, save_figure
 
 __all__ = ["draw"]
 
-# Told apart without colours, too: ours is thick, the others are thin and dashed in their own ways.
-_COLOURS = ("#c1121f", "#1d3557", "#457b9d", "#2a9d8f", "#8ab17d", "#b5b5b5", "#e9a03b", "#9d6b9d", "#6b705c")
+# Distinct without colors, too: ours is thick, the others are thin, with different dashes.
+_COLORS = ("#c1121f", "#1d3557", "#457b9d", "#2a9d8f", "#8ab17d", "#b5b5b5", "#e9a03b", "#9d6b9d", "#6b705c")
 _DASHES = ("-", "-", "--", "-", "--", ":", "-.", "-.", ":")
 
 
@@ -47,7 +47,7 @@ def _curves(place: Any, cells: Summary) -> None:
                 place.plot(
                     LIMITS,
                     cell["curve"],
-                    color=_COLOURS[number % len(_COLOURS)],
+                    color=_COLORS[number % len(_COLORS)],
                     linestyle=_DASHES[number % len(_DASHES)],
                     linewidth=2.2 if number == 0 else 1.1,
                     label=method.label,

@@ -2,7 +2,7 @@
 
 A picture is taken as a camera takes it: every pixel is the mean of the photograph over the pixel's own square,
 by 4 x 4 bicubic samples. Both pictures are taken from the photograph, at places off its grid, so that neither is an
-interpolated copy of the other and no method's own interpolation is favoured.
+interpolated copy of the other and no method's own interpolation is favored.
 """
 
 import math

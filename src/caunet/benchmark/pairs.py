@@ -1,4 +1,4 @@
-"""Pairs of pictures whose homography is known: the same five conditions and three motions for every method.
+"""Pairs of images whose homography is known: the same five conditions and three motions for every method.
 
 - clean: two pictures of one photograph.
 - photometric: gain and bias on the second, noise on both.
@@ -30,7 +30,7 @@ __all__ = [
     "find_frame",
     "generator_for",
     "make_pair",
-    "quantised",
+    "quantized",
 ]
 
 Condition = Literal["clean", "photometric", "blur", "occlusion", "low-texture"]
@@ -41,7 +41,7 @@ GAIN, BIAS, NOISE = (0.7, 1.4), (-0.1, 0.1), 0.02  # of the range from black to 
 BLUR = (1.0, 2.0)  # standard deviation, pixels
 COVERED = 0.2  # of the second picture
 SMOOTH, FADED, GRAIN = 3.0, 0.3, 1 / 255  # low texture: pixels, contrast, noise
-BLANK = 0.02  # standard deviation of grey levels below which a place shows nothing and another is taken
+BLANK = 0.02  # standard deviation of gray levels below which a place shows nothing and another is taken
 PLACES = 12  # places looked at
 
 
@@ -94,9 +94,9 @@ def make_pair(
         side: of both pictures, in pixels.
     """
     if condition not in CONDITIONS:
-        raise ValueError(f"condition takes one of {', '.join(CONDITIONS)}, got {condition!r}")
+        raise ValueError(f"condition must be one of {', '.join(CONDITIONS)}, got {condition!r}")
     if photo.ndim != 2 or not photo.is_floating_point():
-        raise ValueError(f"photo takes a floating (H, W), got {photo.dtype} {tuple(photo.shape)}")
+        raise ValueError(f"photo must be a floating-point (H, W), got {photo.dtype} {tuple(photo.shape)}")
     if isinstance(generator, int):
         generator = generator_for(generator, 0)
     H = draw_homography(motion, side, generator)
@@ -107,11 +107,11 @@ def make_pair(
     b = take(photo, geometry.compose(frame, geometry.invert(H)), (side, side))
     mask = torch.ones(side, side, dtype=torch.bool)
     a, b, mask = _CHANGES[condition](a, b, mask, photo, generator)
-    return Pair(quantised(a), quantised(b), H, mask)
+    return Pair(quantized(a), quantized(b), H, mask)
 
 
-def quantised(picture: Tensor) -> Tensor:
-    """Grey levels clipped to 0..1 and rounded to steps of 1/255, as a file has them."""
+def quantized(picture: Tensor) -> Tensor:
+    """Gray levels clipped to 0..1 and rounded to steps of 1/255, as a file has them."""
     return (picture * 255).round().clamp(0, 255) / 255
 
 

@@ -1,8 +1,8 @@
 """Measure methods on the same pairs, taking turns pair by pair; what is measured is on disk at once.
 
-The file is JSON lines: first what the pairs are, then one line a pair with each method's corner error (null: it failed,
-which counts as infinitely far) and milliseconds. An interrupted run goes on where it stopped; a method asked for later
-is measured on the pairs that are there, and added.
+The file is JSON lines: first what the pairs are, then one line per pair with each method's corner error (null: it
+failed, which counts as infinitely far) and milliseconds. An interrupted run continues where it stopped; a method asked
+for later is measured on the pairs that are there, and added.
 """
 
 import json
@@ -71,7 +71,7 @@ def run(plan: Plan, methods: Sequence[Method], path: Path) -> Rows:
     jobs = [(key, _missing(rows.get(key, {}), key, methods, plan)) for key in plan.every()]
     jobs = [(key, missing) for key, missing in jobs if missing]
     path.parent.mkdir(parents=True, exist_ok=True)
-    _mend(path)
+    _drop_partial_line(path)
     names = list(photographs(plan.group))
     with (
         one_thread(),
@@ -91,7 +91,7 @@ def run(plan: Plan, methods: Sequence[Method], path: Path) -> Rows:
             row |= {"commit": commit(), "methods": _turns(plan, (condition, motion, index), missing)}
             _append(file, row)
             _merge(rows, row)
-            _tell(bar, row)
+            _report(bar, row)
     return rows
 
 
@@ -110,9 +110,9 @@ def load(path: Path, plan: Plan | None = None) -> Rows:
         except json.JSONDecodeError as error:
             if number >= len(lines) - 1:
                 break
-            raise DataError(f"{path}, line {number}: not JSON; move the file away to begin anew") from error
+            raise DataError(f"{path}, line {number}: not JSON; move the file away to start again") from error
         if "pairs" in row and plan is not None and row["pairs"] != _header(plan):
-            raise DataError(f"{path} holds other pairs ({row['pairs']}); name another file or move it away")
+            raise DataError(f"{path} holds other pairs ({row['pairs']}); choose another file or move it away")
         if "methods" in row:
             _merge(rows, row)
     return rows
@@ -122,7 +122,7 @@ def forget(path: Path, names: Collection[str]) -> None:
     """Take the results of these methods out of ``path``, to be measured again (after a change, say)."""
     if not path.exists():
         return
-    _mend(path)
+    _drop_partial_line(path)
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -150,7 +150,7 @@ def measure(
     clock, processor = time.perf_counter(), time.process_time()
     try:
         found = method(a, b)
-    except Exception as error:  # methods fail in ways of their own; each is a miss, and is told
+    except Exception as error:  # methods fail in different ways; each counts as a miss and is noted
         found, note = None, f"{type(error).__name__}: {error}"[:200]
     seconds = time.perf_counter() - clock, time.process_time() - processor
     result: dict[str, Any] = {"error": _error(found, truth, (a.shape[0], a.shape[1]))}
@@ -201,7 +201,7 @@ def _turns(plan: Plan, key: Key, methods: Sequence[Method]) -> dict[str, Any]:
     return {method.name: found[method.name] for method in methods}
 
 
-def _mend(path: Path) -> None:
+def _drop_partial_line(path: Path) -> None:
     """Cut off a last line that was not finished."""
     if path.exists() and not (data := path.read_bytes()).endswith(b"\n"):
         with path.open("r+b") as file:
@@ -220,7 +220,7 @@ def _merge(rows: Rows, row: dict[str, Any]) -> None:
     mine["commits"] |= dict.fromkeys(row["methods"], row["commit"])
 
 
-def _tell(bar: Track, row: dict[str, Any]) -> None:
+def _report(bar: Track, row: dict[str, Any]) -> None:
     ours = row["methods"].get("caunet")
     if ours is None:
         bar.advance()

@@ -1,4 +1,4 @@
-"""What the measurements say: numbers for each condition, and tables of them.
+"""Summaries of the measurements: numbers for each condition, and tables of them.
 
 Failures count as infinitely far: a median or a nine-tenth that is not finite is null in JSON and "lost" in a table.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from caunet.benchmark.methods import METHODS
 from caunet.tables import Table, bold
 
-__all__ = ["LIMITS", "compact", "full", "summarise", "verdict"]
+__all__ = ["LIMITS", "compact", "full", "summarize", "verdict"]
 
 Cell = dict[str, Any]
 Summary = list[Cell]
@@ -21,7 +21,7 @@ LIMITS = tuple(round(10 ** (k / 10), 4) for k in range(-25, 16))
 TOLERANCE = 1.05  # as good as the best: within 5 %
 
 
-def summarise(rows: Mapping[Any, Mapping[str, Any]], ours: str = "caunet") -> Summary:
+def summarize(rows: Mapping[Any, Mapping[str, Any]], ours: str = "caunet") -> Summary:
     """One entry for each condition, motion and method, in the order of the plan.
 
     ``median`` and ``p90`` corner error in pixels, ``below_1`` and ``below_3`` shares of pairs, ``ms`` the median
@@ -119,14 +119,14 @@ def verdict(summary: Summary) -> list[str]:
         ours, where = cell["against"], f"±{100 * cell['motion']:.0f} % {cell['condition']}"
         times = _median(ours) / _median(cell) if math.isfinite(_median(cell)) else 0.0
         line = f"{where}: median {_pixels(ours['median'])}, {cell['method']} {_pixels(cell['median'])}"
-        _note(lost, (where, "median"), times, line)
+        _keep_worst(lost, (where, "median"), times, line)
         times = cell["below_1"] / ours["below_1"] if ours["below_1"] else math.inf * cell["below_1"]
         line = f"{where}: below 1 px {ours['below_1']:.0%}, {cell['method']} {cell['below_1']:.0%}"
-        _note(lost, (where, "below 1 px"), times, line)
+        _keep_worst(lost, (where, "below 1 px"), times, line)
     return [line for _, line in lost.values()]
 
 
-def _note(
+def _keep_worst(
     lost: dict[tuple[str, str], tuple[float, str]], key: tuple[str, str], times: float, line: str
 ) -> None:
     if times > TOLERANCE and times > lost.get(key, (0.0, ""))[0]:
@@ -164,7 +164,7 @@ def _remark(name: str, cells: Mapping[str, Cell]) -> str:
 
 
 def _pixels(value: float | None) -> str:
-    """A thousandth of a pixel where that can be told, fewer digits beyond one; beyond a thousand, that."""
+    """A thousandth of a pixel where that is meaningful, fewer digits beyond one; beyond a thousand, that."""
     if value is None:
         return "lost"
     if value > 1000:

@@ -1,7 +1,7 @@
-"""Pairs that nobody can answer, or should not pretend to: what a confidence has to be low for.
+"""Pairs without an answer that can be found: the confidence has to be low for them.
 
 - unrelated: two different photographs.
-- blank: at least one picture shows nothing but its grey level, or noise around it.
+- blank: at least one picture shows nothing but its gray level, or noise around it.
 - repetitive: a regular pattern, moved by more than half its period: many answers look equally right.
 - out of range: turned, enlarged or shifted beyond what registration from the identity can follow.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from caunet import geometry
 from caunet.benchmark.frames import draw_homography, place, take, uniform
-from caunet.benchmark.pairs import NOISE, Pair, find_frame, generator_for, quantised
+from caunet.benchmark.pairs import NOISE, Pair, find_frame, generator_for, quantized
 from caunet.benchmark.photographs import Group, photographs
 
 __all__ = ["blank", "out_of_range", "repetitive", "unrelated_pair"]
@@ -37,7 +37,7 @@ def unrelated_pair(group: Group, index: int, *, seed: int = 0, side: int = 256) 
         + noise * torch.randn(side, side, generator=generator)
         for which in (first, second)
     )
-    return Pair(quantised(a), quantised(b), None, torch.ones(side, side, dtype=torch.bool))
+    return Pair(quantized(a), quantized(b), None, torch.ones(side, side, dtype=torch.bool))
 
 
 def blank(group: Group, index: int, *, seed: int = 0, side: int = 256) -> Pair:
@@ -56,14 +56,14 @@ def blank(group: Group, index: int, *, seed: int = 0, side: int = 256) -> Pair:
     view = _view(photos[index % len(photos)], side, generator)
     kinds = ((even(0.0), even(0.0)), (even(NOISE), even(NOISE)), (even(0.0), view), (view, even(NOISE)))
     a, b = kinds[index % 4]
-    return Pair(quantised(a), quantised(b), None, torch.ones(side, side, dtype=torch.bool))
+    return Pair(quantized(a), quantized(b), None, torch.ones(side, side, dtype=torch.bool))
 
 
 def repetitive(index: int, *, motion: float = 0.10, seed: int = 0, side: int = 256) -> Pair:
     """Stripes, squares or dots in turn, of 6 to 16 pixels a period, taken straight from their formulas.
 
-    The corners move by up to ± ``motion`` on top of a shift of half a period to two: there is a true H, and no telling
-    it from its neighbours.
+    The corners move by up to ± ``motion`` on top of a shift of half a period to two: there is a true H, which cannot be
+    distinguished from its neighbors.
     """
     generator = generator_for(seed, index, stream=3)
     period, angle = uniform(generator, 6.0, 16.0), uniform(generator, 0.0, 180.0)
@@ -74,7 +74,7 @@ def repetitive(index: int, *, motion: float = 0.10, seed: int = 0, side: int = 2
     )
     a = _pattern(index % 3, _EYE, period, angle, side)
     b = _pattern(index % 3, geometry.invert(H), period, angle, side)
-    return Pair(quantised(a), quantised(b), H, torch.ones(side, side, dtype=torch.bool))
+    return Pair(quantized(a), quantized(b), H, torch.ones(side, side, dtype=torch.bool))
 
 
 def out_of_range(group: Group, index: int, *, seed: int = 0, side: int = 256) -> Pair:
@@ -96,7 +96,7 @@ def out_of_range(group: Group, index: int, *, seed: int = 0, side: int = 256) ->
     frame = place((len(photo), photo.shape[1]), points, generator, finest=0.0)
     a = take(photo, frame, (side, side))
     b = take(photo, geometry.compose(frame, geometry.invert(H)), (side, side))
-    return Pair(quantised(a), quantised(b), H, torch.ones(side, side, dtype=torch.bool))
+    return Pair(quantized(a), quantized(b), H, torch.ones(side, side, dtype=torch.bool))
 
 
 def _view(photo: Tensor, side: int, generator: torch.Generator) -> Tensor:
@@ -110,7 +110,7 @@ def _polar(length: float, degrees: float) -> tuple[Tensor, Tensor]:
 
 
 def _pattern(kind: int, frame: Tensor, period: float, angle: float, side: int) -> Tensor:
-    """Grey levels (side, side) of a pattern at the points that ``frame`` takes the pixels to."""
+    """Gray levels (side, side) of a pattern at the points that ``frame`` takes the pixels to."""
     y, x = torch.meshgrid(*[torch.arange(side, dtype=torch.float64)] * 2, indexing="ij")
     turn = geometry.rotate(torch.tensor(angle, dtype=torch.float64))
     points = geometry.apply(geometry.compose(turn, frame), torch.stack([x, y], -1).reshape(-1, 2))

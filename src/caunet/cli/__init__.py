@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _echo(error: Exception) -> bool:
-    """Whether another process of a data-parallel run says the same: wrong arguments, or a failure that is its own."""
+    """Whether another process of a data-parallel run reports the same: wrong arguments, or its own failure."""
     from caunet.errors import PeerError
 
     return os.environ.get("RANK", "0") != "0" and isinstance(error, ValueError | PeerError)

@@ -1,4 +1,4 @@
-"""``caunet bench``: registration measured beside other methods, and a look at the pairs it is measured on."""
+"""``caunet bench``: registration measured beside other methods, and the pairs it is measured on."""
 
 import json
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ __all__ = ["COMMANDS", "Registration", "Sheet"]
 
 @dataclass(frozen=True)
 class Registration:
-    """Register pairs whose homography is known, by caunet and by others, and print who was how far off.
+    """Register pairs whose homography is known, by caunet and by other methods, and print how far off each was.
 
-    All take turns on the same pairs, one thread each. What is measured is kept in --out: an interrupted run goes on.
+    All take turns on the same pairs, with one thread. Measurements are kept in --out: an interrupted run continues.
 
     Example: caunet bench registration --pairs 10 --methods caunet ecc sift --conditions clean occlusion
     """
@@ -21,15 +21,15 @@ class Registration:
     pairs: int = 100
     """Pairs of each condition and motion. Slow methods (kornia) get a fifth of them, at least 20; the table says so."""
     methods: tuple[str, ...] = ()
-    """Who takes part: caunet ecc ecc-pyramid sift orb phase kornia pystackreg simpleitk; default: all."""
+    """Which methods: caunet ecc ecc-pyramid sift orb phase kornia pystackreg simpleitk; default: all."""
     conditions: tuple[str, ...] = ()
     """Of: clean photometric blur occlusion low-texture; default: all."""
     motions: tuple[float, ...] = ()
     """How far corners move at most, as shares of the side; default: 0.03 0.1 0.2."""
     out: Path = Path("runs/registration.jsonl")
-    """Where measurements are kept, a line a pair."""
+    """Where measurements are kept, one line per pair."""
     again: tuple[str, ...] = ()
-    """Methods whose measurements in --out are forgotten and made again, after a change of theirs."""
+    """Methods to measure again: their measurements in --out are dropped first."""
     figure: Path | None = None
     """Draw the curves of errors into this file (png, svg or pdf)."""
     json: bool = False
@@ -37,7 +37,7 @@ class Registration:
     seed: int = 0
     """Other seeds make other pairs."""
     side: int = 256
-    """Of the pictures, in pixels."""
+    """Side of the images, in pixels."""
 
     def run(self) -> int:
         """Measure what is not measured yet, print all of it."""
@@ -45,7 +45,7 @@ class Registration:
         from caunet.benchmark.methods import find
         from caunet.benchmark.pairs import CONDITIONS, MOTIONS
         from caunet.benchmark.run import Plan, forget, run
-        from caunet.benchmark.table import summarise, verdict
+        from caunet.benchmark.table import summarize, verdict
 
         plan = Plan(
             pairs=self.pairs,
@@ -63,7 +63,7 @@ class Registration:
             for key, row in run(plan, chosen, self.out).items()
             if key in wanted
         }
-        summary = summarise(rows)
+        summary = summarize(rows)
         if self.figure is not None:
             draw(summary, self.figure)
         if self.json:
@@ -81,7 +81,7 @@ class Sheet:
     """
 
     out: Path
-    """The picture to write (png)."""
+    """The image to write (png)."""
     condition: str = "clean"
     """One of: clean photometric blur occlusion low-texture."""
     motion: float = 0.1

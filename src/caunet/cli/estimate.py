@@ -1,4 +1,4 @@
-"""``caunet estimate``: how are these two pictures related?"""
+"""``caunet estimate``: the transformation between two images."""
 
 import json
 import sys
@@ -14,49 +14,49 @@ if TYPE_CHECKING:
 __all__ = ["EstimateCommand"]
 
 UNSURE = 3
-"""Exit code when the answer is less sure than asked for."""
+"""Exit code when the confidence is lower than asked for."""
 
 
 @dataclass(frozen=True)
 class EstimateCommand:
-    """Find how picture b is related to picture a: matrix, shift, angle, scale, shear, and how sure that is.
+    """Estimate the transformation from image a to image b: matrix, shift, angle, scale, shear, and a confidence.
 
-    The matrix maps points of a to points of b, in pixels: x to the right, y down, the centre of the first pixel
+    The matrix maps points of a to points of b, in pixels: x to the right, y down, the center of the first pixel
     at (0, 0). Confidence is the probability that the corners are off by less than 1 % of the diagonal on average.
-    The exit code is 0; 3 if the confidence is below --min-confidence; 2 if a picture cannot be used.
+    The exit code is 0; 3 if the confidence is below --min-confidence; 2 if an image cannot be used.
 
     Example: caunet estimate left.jpg right.jpg --out aligned.png --overlay overlay.png
     """
 
     a: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="A")]
-    """The first picture: PNG, JPEG, TIFF, BMP, GIF, WebP or PPM, 16 x 16 pixels to 40 megapixels. Of an animation or a
-    file of several pages the first is taken; what is transparent lies on white."""
+    """The first image: PNG, JPEG, TIFF, BMP, GIF, WebP or PPM, 16 x 16 pixels to 40 megapixels. Of an animation or a
+    file of several pages the first is taken; transparent pixels are put on white."""
     b: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="B")]
-    """The second picture; it may have another size."""
+    """The second image; it may have another size."""
     model: Literal["translation", "euclidean", "similarity", "affine", "projective"] = "projective"
     """What may relate them. translation: shift; euclidean: and angle; similarity: and scale; affine: and shear and
-    stretch; projective: and perspective. Take the least that can be: it is the surest."""
+    stretch; projective: and perspective. The simplest model that can hold is the most reliable."""
     json: bool = False
     """Print one JSON object instead of text."""
     field: bool = False
-    """Put the motions that the matrix was fitted to into the JSON, too."""
+    """Also put the motions that the matrix was fitted to into the JSON."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write b, laid onto the grid of a, to this file. What lies outside of b is black."""
+    """Write b, resampled onto the grid of a, to this file. What is outside of b is black."""
     overlay: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write both to this file: a in orange, b laid onto it in azure, gray where they agree."""
+    """Write both to this file: a in orange, b resampled onto it in azure, gray where they agree."""
     min_confidence: float = 0.5
-    """The confidence below which the exit code is 3 (pictures asked for are written all the same)."""
+    """The confidence below which the exit code is 3 (the files asked for are written all the same)."""
     device: str = "cpu"
     """Where to compute."""
     threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """CPU threads to use; default: what torch finds."""
     server: Annotated[str | None, tyro.conf.arg(metavar="URL")] = None
-    """Let a running `caunet serve` do it: its address, such as http://localhost:8000."""
+    """Send the images to a running `caunet serve`: its address, such as http://localhost:8000."""
     timeout: float = 60.0
     """Seconds to wait for that server."""
 
     def run(self) -> int:
-        """Estimate, tell, write what was asked for."""
+        """Estimate, print, write the files asked for."""
         self._check()
         found = self._locally() if self.server is None else self._remotely(self.server)
         written = self._write(found)
@@ -80,21 +80,21 @@ class EstimateCommand:
         return 0
 
     def _check(self) -> None:
-        """Everything that can be wrong without looking at a picture."""
+        """Everything that can be wrong without reading an image."""
         from caunet.estimation.overlay import check_output
 
         if not 0 <= self.min_confidence <= 1:
-            raise ValueError(f"--min-confidence takes a number within 0..1; got {self.min_confidence}")
+            raise ValueError(f"--min-confidence must be within 0..1, got {self.min_confidence}")
         if self.field and not self.json:
-            raise ValueError("--field goes with --json")
+            raise ValueError("--field must be used with --json")
         if self.threads is not None and self.threads < 1:
-            raise ValueError(f"--threads takes a number of at least 1; got {self.threads}")
+            raise ValueError(f"--threads must be at least 1, got {self.threads}")
         for option, path in (("--out", self.out), ("--overlay", self.overlay)):
             if path is None:
                 continue
             check_output(path, option)
             if path.resolve() in (self.a.resolve(), self.b.resolve()):
-                raise ValueError(f"{option} would overwrite {path}, which is one of the two pictures")
+                raise ValueError(f"{option} would overwrite {path}, which is one of the two images")
         if self.out is not None and self.overlay is not None and self.out.resolve() == self.overlay.resolve():
             raise ValueError(f"--out and --overlay are the same file, {self.out}")
 

@@ -17,7 +17,7 @@ class Export:
     """Write a network to one ONNX file (opset 18), for any number of pairs at a time.
 
     Its inputs are x and y, (batch, patch, patch) float32 in [-0.5, 0.5]; its output is z. ONNX Runtime must answer as
-    torch does on 100 pairs, or no file is written. Needs the extra: pip install caunet[export]
+    torch does on 100 pairs, or no file is written. Needs an extra: pip install 'caunet[export]'
 
     Example: caunet export --model can --task rotation rotation.onnx
     """
@@ -46,7 +46,7 @@ class Export:
 
         if self.weights == Path("pretrained"):
             if self.model is None or self.task is None:
-                raise ValueError("say which network: --model can --task rotation, or --weights FILE")
+                raise ValueError("the network must be named: --model can --task rotation, or --weights FILE")
             return create_model(self.model, self.task, pretrained=True)
         path = self.weights / "weights.safetensors" if self.weights.is_dir() else self.weights
         model = load_weights(path)

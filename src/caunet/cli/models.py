@@ -37,7 +37,7 @@ class Models:
 
 
 def sizes(task: str, patch: int) -> list[dict[str, Any]]:
-    """Name, parameters, multiply-adds a pair, learning rule and purpose of every network."""
+    """Name, parameters, multiply-adds for one pair, learning rule and purpose of every network."""
     from caunet.models import create_model, describe_model, list_models
 
     rows = []

@@ -16,11 +16,11 @@ from caunet.cli import bench, data, estimate, evaluate, export, models, reproduc
 
 __all__ = ["Command", "parse"]
 
-_ABOUT = """Learn how two images are related, and tell.
+_ABOUT = """Estimate the transformation between two images, and train the networks that do it.
 
-Begin with `caunet estimate a.png b.png --overlay overlay.png` (two pictures of your own), with
+Start with `caunet estimate a.png b.png --overlay overlay.png` (two images of your own), with
 `caunet reproduce --profile quick` (the paper's networks on embedded photographs) or with
-`caunet data show --task rotation --out sample.png` (what they are trained on)."""
+`caunet data show --task rotation --out sample.png` (the pairs they are trained on)."""
 
 
 class Command(Protocol):
@@ -56,7 +56,7 @@ def _tree(arguments: Sequence[str]) -> Any:
         Annotated[serve.Serve, tyro.conf.subcommand("serve")],
         Annotated[
             _union(data.COMMANDS),
-            tyro.conf.subcommand("data", description="Images and pairs: fetch, look, count."),
+            tyro.conf.subcommand("data", description="Images and pairs: fetch, show, count."),
         ],
         Annotated[
             train.Train,
@@ -121,9 +121,9 @@ def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error}") from error
+        raise ValueError(f"must be JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ValueError(f"takes a JSON object such as '{{\"bias\": false}}', got {text}")
+        raise ValueError(f"must be a JSON object such as '{{\"bias\": false}}', got {text}")
     return value
 
 

@@ -17,16 +17,16 @@ RecipeName = Literal["released", "written", "claims", "control", "best"]
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Train the paper's networks on its tasks and lay our errors beside the paper's.
+    """Train the paper's networks on its tasks and print our errors beside the paper's.
 
-    A grid of runs: each is trained once, goes on where it was stopped, and is left alone when finished.
+    A grid of runs: each is trained once, continues where it was stopped, and is not run again when finished.
     Exit code 0 only if every cell is finished.
 
     Example: caunet reproduce --profile quick --recipe released --tasks translation --report
     """
 
     profile: Literal["quick", "paper", "best"] = "quick"
-    """quick: the schedule compressed into a minute or so a network; paper: the paper's 200,000 updates; best: every
+    """quick: the schedule compressed into about a minute per network; paper: the paper's 200,000 updates; best: every
     network at its best, in two sizes (the recipe of the same name)."""
     recipe: tuple[RecipeName, ...] | None = None
     """As the paper's text has it (written), as its authors' scripts did (released), its sentences tested
@@ -42,7 +42,7 @@ class Reproduce:
     data: str | None = None
     """photos, cifar10 or a directory; default: photos for quick, cifar10 for paper."""
     workers: int | None = None
-    """Processes; default: one a core."""
+    """Processes; default: one per core."""
     updates: int | None = None
     """Updates of each run, instead of the profile's."""
     out: Path = Path("runs/reproduce")
@@ -76,7 +76,9 @@ class Reproduce:
             tasks.get(task)
         unknown = [model for model in self.models if model not in ("ctn", "bln", "can")]
         if unknown:
-            raise ValueError(f"models takes any of ctn, bln, can, got {unknown[0]!r}; others: `caunet train`")
+            raise ValueError(
+                f"models must be any of ctn, bln, can, got {unknown[0]!r}; others: `caunet train`"
+            )
         data = self.data or ("photos" if self.profile == "quick" else "cifar10")
         load_images(data, split="test")
         found = cells(
@@ -98,7 +100,7 @@ class Reproduce:
         return self.recipe or (("best",) if self.profile == "best" else ("written",))
 
     def _conclude(self, cells: "list[Cell]", state: "GridState") -> None:
-        """Tables of what is finished, what failed, and how to go on."""
+        """Tables of what is finished, what failed, and how to continue."""
         from caunet.reproduction.claims import add_offsets
         from caunet.reproduction.results import collect
 
@@ -119,7 +121,7 @@ class Reproduce:
         if missing:
             again = shlex.join(["caunet", *sys.argv[1:]])
             print(
-                f"{len(missing)} of {len(cells)} cells are not finished. To go on:\n  {again}",
+                f"{len(missing)} of {len(cells)} cells are not finished. To continue:\n  {again}",
                 file=sys.stderr,
             )
 

@@ -78,7 +78,7 @@ class Pack:
     """A sentence for the card."""
 
     def run(self) -> int:
-        """Measure, write, tell."""
+        """Measure, write, print."""
         from caunet.models.packing import pack
 
         config = _config(self.run_dir)

@@ -1,4 +1,4 @@
-"""The paper's sentences, each held against two runs that differ in nothing else; the verdict is computed.
+"""The paper's claims, each tested by two runs that differ in nothing else; the verdict is computed.
 
 A claim compares a variant with the paper's network on the same task, pairs and updates. ``ratio`` is the
 variant's parameter error over the network's; the claim holds on a task when the ratio reaches ``factor``.
@@ -50,7 +50,7 @@ CLAIMS = (
     Claim("Winner-take-all discards too much information.", "III-A", "can", "can-wta", 1.1),
     Claim("Projection after each update converges slowly or diverges.", "IV", "can", "can-projection", 1.5),
     Claim("A non-negative constraint hurts bilinear units.", "VI-C", "bln", "bln-nonnegative", 1.1),
-    Claim("In BLN, l2 normalisation does better than softmax.", "VI-C", "bln", "bln-softmax", 1.0),
+    Claim("In BLN, l2 normalization does better than softmax.", "VI-C", "bln", "bln-softmax", 1.0),
 )
 OFFSET_SENTENCE = "CAU outputs ignore an offset common to both images; the other units do not."
 
@@ -170,7 +170,7 @@ def claims_markdown(results: Sequence[Result]) -> str:
 
 
 def control_markdown(results: Sequence[Result]) -> str:
-    """One line that holds the 200,000-update control against the same run cut short."""
+    """One line that compares the 200,000-update control with the same run cut short."""
     long = [result for result in results if result["recipe"] == "control"]
     lines = []
     for result in long:

@@ -1,7 +1,7 @@
 """The report's figures, drawn from results alone: learning curves and error histograms.
 
 Figures are made with matplotlib's object interface: no window, no global state. Text and axes are drawn in
-one marker colour, ``INK``, which the page replaces by its own text colour: figures follow light and dark.
+one marker color, ``INK``, which the page replaces by its own text color: figures follow light and dark.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from caunet.files import atomic_write
 from caunet.reproduction.recipes import MODELS, TASKS
 from caunet.reproduction.tables import Result, paper
 
-__all__ = ["COLOURS", "INK", "Drawn", "curves", "draw", "drawing", "histograms", "tasks_of"]
+__all__ = ["COLORS", "INK", "Drawn", "curves", "draw", "drawing", "histograms", "tasks_of"]
 
 INK = "#1b2430"
-# Told apart by colour-blind readers, and readable on white and on near-black.
-COLOURS = {"ctn": "#d9772b", "bln": "#2a9d8f", "can": "#6c63d9"}
+# Distinct for color-blind readers, and readable on white and on near-black.
+COLORS = {"ctn": "#d9772b", "bln": "#2a9d8f", "can": "#6c63d9"}
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -86,7 +86,7 @@ def curves(results: Sequence[Result]) -> Any:
             _curve(axis, [r for r in results if r["task"] == task and r["model"] == model], model)
             printed = paper()["parameter_error"].get(task, {}).get(model)
             if printed:
-                axis.axhline(printed, color=COLOURS[model], linewidth=0.9, linestyle=(0, (4, 3)), alpha=0.8)
+                axis.axhline(printed, color=COLORS[model], linewidth=0.9, linestyle=(0, (4, 3)), alpha=0.8)
         axis.set(title=task.capitalize(), yscale="log", xlabel="updates (thousands)")
         _plain_numbers(axis.yaxis)
     axes[0].set_ylabel("parameter error")
@@ -100,7 +100,7 @@ def _curve(axis: Any, results: Sequence[Result], model: str) -> None:
         if points:
             label = model.upper() if number == 0 else None
             steps, errors = [step / 1000 for step, _ in points], [error for _, error in points]
-            axis.plot(steps, errors, color=COLOURS[model], linewidth=1.4, label=label)
+            axis.plot(steps, errors, color=COLORS[model], linewidth=1.4, label=label)
 
 
 def histograms(results: Sequence[Result]) -> Any:
@@ -112,11 +112,11 @@ def histograms(results: Sequence[Result]) -> Any:
             histogram = result.get("histogram")
             if result["task"] == task and result["model"] in MODELS and result["seed"] == 0 and histogram:
                 shares = [100 * count / max(1, sum(histogram["counts"])) for count in histogram["counts"]]
-                colour = COLOURS[result["model"]]
+                color = COLORS[result["model"]]
                 axis.stairs(
-                    shares, histogram["edges"], color=colour, linewidth=1.4, label=result["model"].upper()
+                    shares, histogram["edges"], color=color, linewidth=1.4, label=result["model"].upper()
                 )
-                axis.stairs(shares, histogram["edges"], color=colour, fill=True, alpha=0.12)
+                axis.stairs(shares, histogram["edges"], color=color, fill=True, alpha=0.12)
         axis.set(title=task.capitalize(), xscale="log", xlabel="corner error (pixels)", ylim=(0, None))
         _plain_numbers(axis.xaxis)
     axes[0].set_ylabel("% of test pairs")
@@ -141,7 +141,7 @@ class Drawn:
             path.write_bytes(self.png)
 
     def element(self, label: str) -> str:
-        """An <svg> element for a page: text in the page's colour, no address of any kind in it."""
+        """An <svg> element for a page: text in the page's color, no address of any kind in it."""
         text = self.svg[self.svg.index("<svg") :].replace(INK, "currentColor")
         text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
         text = re.sub(r'(<svg[^>]*?) width="[^"]*pt" height="[^"]*pt"', r"\1", text, count=1)

@@ -1,4 +1,4 @@
-"""The grid: cells shared out to worker processes, each trained once, whatever happens in between.
+"""The grid: cells distributed to worker processes, each trained once, whatever happens in between.
 
 A cell is finished when its folder holds a result of exactly its settings; such a cell is never run again.
 An unfinished one continues at its last checkpoint. Two grids may work in the same folder: a cell that one of
@@ -82,8 +82,8 @@ def run_grid(
     Args:
         cells: from :func:`caunet.reproduction.recipes.cells`.
         out: folder of the runs.
-        workers: processes; by default one a core. The cores are shared out evenly among them
-            (the networks are small: more processes beat more threads a process).
+        workers: processes; by default one per core. The cores are divided evenly among them
+            (the networks are small: more processes beat more threads per process).
         listener: called when a cell begins or ends, and about once a second in between.
         trainer: ``module:function`` that returns the training function (tests put theirs here).
 
@@ -94,18 +94,18 @@ def run_grid(
     """
     cores = usable_cores()
     if workers is not None and workers < 1:
-        raise ValueError(f"workers takes a whole number of at least 1, got {workers}")
+        raise ValueError(f"workers must be a whole number of at least 1, got {workers}")
     state = GridState(cells, out)
     for cell in unique(cells):
         if finished(cell, out / cell.name):
             state.outcomes[cell.name] = Outcome("finished")
-    out.mkdir(parents=True, exist_ok=True)  # said once and here if it cannot be, not by every cell
+    out.mkdir(parents=True, exist_ok=True)  # an error here is reported once, not by every cell
     needed = min(workers or cores, len(unique(cells)) - len(state.outcomes))
-    tell = listener or (lambda state: None)
-    tell(state)
+    notify = listener or (lambda state: None)
+    notify(state)
     if needed:
         with _terminable():
-            _Pool(state, needed, max(1, cores // needed), tell, trainer).go()
+            _Pool(state, needed, max(1, cores // needed), notify, trainer).run()
     return state
 
 
@@ -120,13 +120,13 @@ class _Worker:
 class _Pool:
     """The parent's side: hand out cells, gather outcomes."""
 
-    def __init__(self, state: GridState, count: int, threads: int, tell: Listener, trainer: str) -> None:
-        self.state, self.tell, self.threads, self.trainer = state, tell, threads, trainer
+    def __init__(self, state: GridState, count: int, threads: int, notify: Listener, trainer: str) -> None:
+        self.state, self.notify, self.threads, self.trainer = state, notify, threads, trainer
         self.retry: dict[str, float] = {}
         self.count = count
         self.workers: list[_Worker] = []
 
-    def go(self) -> None:
+    def run(self) -> None:
         try:
             self.workers = [self._start(number) for number in range(self.count)]
             while self._hand_out() or self.state.running or self.retry:
@@ -177,7 +177,7 @@ class _Pool:
                 )
                 number = self.workers.index(worker)
                 self.workers[number] = self._start(number)
-        self.tell(self.state)
+        self.notify(self.state)
 
     def _ended(self, worker: _Worker, outcome: Outcome) -> None:
         cell, worker.cell = worker.cell, None
@@ -191,7 +191,7 @@ class _Pool:
             raise KeyboardInterrupt  # someone stopped the worker itself
         else:
             self.state.latest = cell
-            self.tell(self.state)
+            self.notify(self.state)
             self.state.latest = None
 
     def _interrupt(self) -> None:

@@ -1,4 +1,4 @@
-"""What a person sees of a grid: a table that moves on a terminal, one line a finished cell elsewhere."""
+"""The display of a grid: a live table on a terminal, one line per finished cell elsewhere."""
 
 import contextlib
 import time

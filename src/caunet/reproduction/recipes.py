@@ -1,4 +1,4 @@
-"""The runs behind the tables: one function a recipe, each returning settings or cells.
+"""The runs behind the tables: one function per recipe, each returning settings or cells.
 
 ``written``
     the paper as its text has it: continuous z, true Adam, shuffled batches, biases everywhere.
@@ -48,7 +48,7 @@ TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 MODELS = ("ctn", "bln", "can")
 CLAIM_TASKS = ("translation", "rotation")
 
-# The networks of the claims: the paper's three, and what they are held against.
+# The networks of the claims: the paper's three, and the variants they are compared with.
 VARIANTS = (*MODELS, "can-no-competition", "can-wta", "can-projection", "bln-nonnegative", "bln-softmax")
 
 # Both size classes of the recipe best: Table I's layers; and CTN's number of parameters, in more units and in CTN's own
@@ -194,7 +194,7 @@ RECIPES: dict[str, Callable[..., list[Cell]]] = {
 def schedule(profile: str, updates: int | None = None) -> dict[str, Any]:
     """The settings of a profile, at another length if asked.
 
-    ``paper`` keeps the paper's schedule and stops early; ``quick`` squeezes its 120 decays into the run.
+    ``paper`` keeps the paper's schedule and stops early; ``quick`` compresses its 120 decays into the run.
 
     >>> schedule("paper", 60_000)
     {'updates': 60000}
@@ -202,7 +202,7 @@ def schedule(profile: str, updates: int | None = None) -> dict[str, Any]:
     50
     """
     if updates is not None and updates < 1:
-        raise ValueError(f"updates takes a whole number of at least 1, got {updates}")
+        raise ValueError(f"updates must be a whole number of at least 1, got {updates}")
     settings = {} if profile == "best" else profile_settings(profile)
     if updates is not None:
         settings["updates"] = updates
@@ -227,17 +227,17 @@ def cells(
     ``updates``, ``protocol`` and ``data`` replace what the profile and the recipe say.
     """
     if seeds < 1:
-        raise ValueError(f"seeds takes a whole number of at least 1, got {seeds}")
+        raise ValueError(f"seeds must be a whole number of at least 1, got {seeds}")
     changes = schedule(profile, updates)
     changes |= {} if protocol is None else {"protocol": protocol}
     changes |= {} if data is None else {"data": data}
     found: list[Cell] = []
     for recipe in recipes:
         if recipe not in RECIPES:
-            raise ValueError(f"recipe takes one of {', '.join(RECIPES)}, got {recipe!r}")
+            raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, got {recipe!r}")
         if (profile == "best") != (recipe == "best"):
             raise ValueError(
-                f"recipe best goes with profile best, got recipe {recipe!r}, profile {profile!r}"
+                f"recipe best must be used with profile best, got recipe {recipe!r}, profile {profile!r}"
             )
         for seed in range(seeds):
             found += RECIPES[recipe](tasks, models, seed, dict(changes))

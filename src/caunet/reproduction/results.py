@@ -21,7 +21,7 @@ __all__ = [
     "read",
     "result_name",
     "store_divergence",
-    "summarise",
+    "summarize",
     "thin",
 ]
 
@@ -76,7 +76,7 @@ def thin(values: Sequence[T], most: int = _POINTS) -> list[T]:
     return [values[round(i * last / (most - 1))] for i in range(most)]
 
 
-def summarise(cell: Cell, folder: Path) -> dict[str, Any]:
+def summarize(cell: Cell, folder: Path) -> dict[str, Any]:
     """The small object that is kept of a finished cell: its result, a thinned curve, a coarse histogram."""
     result = read(folder / "result.json") or read(folder / "diverged.json")
     if result is None:
@@ -93,7 +93,7 @@ def summarise(cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def coarse(histogram: Mapping[str, Any]) -> dict[str, Any]:
-    """A histogram with neighbouring bins joined until at most 60 are left; the empty tail is cut off.
+    """A histogram with neighboring bins joined until at most 60 are left; the empty tail is cut off.
 
     >>> coarse({"edges": [0, 1, 2, 3], "counts": [5, 2, 0]})
     {'edges': [0, 1, 2], 'counts': [5, 2]}
@@ -112,7 +112,7 @@ def _short(value: float | None) -> float | None:
 
 
 def result_name(cell: Cell) -> str:
-    """The file name of a cell's result: one a task, network and seed."""
+    """The file name of a cell's result: one for each task, network and seed."""
     task = cell.config.task
     if cell.recipe == "best" and cell.config.protocol == "release":
         task = f"integer-{task}"  # the one recipe that has a task in both protocols
@@ -126,7 +126,7 @@ def collect(cells: Iterable[Cell], out: Path, results: Path | None = None) -> li
         folder = out / cell.name
         if not finished(cell, folder):
             continue
-        value = summarise(cell, folder)
+        value = summarize(cell, folder)
         if results is not None:
             write_json(results / cell.recipe / result_name(cell), value)
         found.append(value)

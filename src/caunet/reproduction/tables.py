@@ -77,7 +77,7 @@ class ErrorTable:
 def make_table(results: Sequence[Result], measure: str) -> ErrorTable:
     """The table of ``measure`` from results of one recipe; rows are its tasks in the paper's order."""
     if measure not in MEASURES:
-        raise ValueError(f"measure takes {' or '.join(MEASURES)}, got {measure!r}")
+        raise ValueError(f"measure must be {' or '.join(MEASURES)}, got {measure!r}")
     printed = paper()[measure]
     found = {result["task"] for result in results if result["model"] in MODELS}
     tasks = [task for task in TASKS if task in found] + sorted(found - set(TASKS))

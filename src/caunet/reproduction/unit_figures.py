@@ -11,7 +11,7 @@ from caunet.data import PairSource
 from caunet.drawing import new_figure
 from caunet.models import RelationNetwork
 from caunet.nn import UnitView
-from caunet.reproduction.figures import COLOURS, INK
+from caunet.reproduction.figures import COLORS, INK
 
 _GAP = 2  # pixels between the tiles of a mosaic
 
@@ -37,20 +37,20 @@ def samples(models: Mapping[str, RelationNetwork], source: PairSource, count: in
         _square(axis, torch.eye(3), source.patch, (i * side, 0), "white", "-", 1.8)
         _square(axis, truth[i], source.patch, (i * side, side), "white", "-", 2.2)
         for name, H in inferred.items():
-            _square(axis, H[i], source.patch, (i * side, side), COLOURS[name], "--", 1.4)
+            _square(axis, H[i], source.patch, (i * side, side), COLORS[name], "--", 1.4)
         text = _numbers(pairs.z[i])
         axis.text(i * side + source.patch / 2 - 0.5, 2 * side - 0.5, text, ha="center", va="top", fontsize=7)
     for row, name in enumerate("xy"):
         axis.text(-1.5, row * side + source.patch / 2 - 0.5, name, ha="right", va="center")
-    lines = [_key("#b8bec6", "-", "truth"), *(_key(COLOURS[name], "--", name.upper()) for name in models)]
+    lines = [_key("#b8bec6", "-", "truth"), *(_key(COLORS[name], "--", name.upper()) for name in models)]
     figure.legend(handles=lines, loc="outside lower center", ncols=4, fontsize=8)
     return figure
 
 
-def _key(colour: str, style: Any, label: str) -> Any:
+def _key(color: str, style: Any, label: str) -> Any:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], color=colour, linestyle=style, label=label)
+    return Line2D([], [], color=color, linestyle=style, label=label)
 
 
 def mosaic(tiles: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def _show(axis: Any, image: Tensor, **options: Any) -> None:
 
 
 def _square(
-    axis: Any, H: Tensor, patch: int, corner: tuple[float, float], colour: str, style: str, width: float
+    axis: Any, H: Tensor, patch: int, corner: tuple[float, float], color: str, style: str, width: float
 ) -> None:
     """Draw a square at the center of the patch at ``corner``, carried by H, clipped at the edge of the patch."""
     from matplotlib.patches import Rectangle
@@ -79,7 +79,7 @@ def _square(
     moved = moved[:, :2] / moved[:, 2:] + (patch - 1) / 2 + torch.tensor(corner)
     # A dark rim keeps lines visible on any gray.
     rim = [withStroke(linewidth=width + 1.2, foreground="#000000", alpha=0.55)]
-    (line,) = axis.plot(*moved.T.numpy(), color=colour, linestyle=style, linewidth=width, path_effects=rim)
+    (line,) = axis.plot(*moved.T.numpy(), color=color, linestyle=style, linewidth=width, path_effects=rim)
     line.set_clip_path(Rectangle((corner[0] - 0.5, corner[1] - 0.5), patch, patch, transform=axis.transData))
 
 
@@ -238,9 +238,9 @@ def matches(model: RelationNetwork, units: Sequence[int]) -> Any:
     figure = new_figure(9.3, 0.4 + 9.0 / len(units))
     axis = figure.subplots()
     _show(axis, mosaic(torch.zeros(1, len(units), patch, patch)), cmap="gray", vmin=-4, vmax=1, alpha=0.12)
-    arrows = {"angles": "xy", "scale_units": "xy", "scale": 1, "color": COLOURS["can"], "width": 0.003}
+    arrows = {"angles": "xy", "scale_units": "xy", "scale": 1, "color": COLORS["can"], "width": 0.003}
     axis.quiver(*start.T.numpy(), *step.T.numpy(), **arrows)
-    axis.plot(*start.T.numpy(), "o", color=COLOURS["can"], markersize=3)
+    axis.plot(*start.T.numpy(), "o", color=COLORS["can"], markersize=3)
     for place, unit in enumerate(units):
         axis.text(place * side - 0.5, -1.2, f"unit {unit}", fontsize=8)
     return figure

@@ -42,7 +42,7 @@ class Outcome:
 
 
 def make_trainer() -> Trainer:
-    """The real thing: :func:`caunet.training.train`, resuming, with the last pairs remembered."""
+    """The trainer of real grids: :func:`caunet.training.train`, resuming, with the last pairs remembered."""
     from caunet.training.loop import load_sources, train
 
     remembered: dict[tuple[object, ...], Any] = {}
@@ -73,7 +73,7 @@ def _run_held(cell: Cell, folder: Path, trainer: Trainer) -> Outcome:
         if finished(cell, folder):
             return Outcome("finished")
         if not mine:
-            return Outcome("busy", f"process {owner(folder)} is at it")
+            return Outcome("busy", f"process {owner(folder)} is training it")
         try:
             return Outcome("finished") if trainer(cell, folder) else Outcome("interrupted")
         except KeyboardInterrupt:
@@ -95,7 +95,7 @@ def _diverged(cell: Cell, folder: Path, error: DivergenceError) -> Outcome:
 
 
 def work(pipe: Connection, out: Path, factory: str, threads: int) -> None:
-    """The life of a worker: receive a cell, answer with its outcome, until ``None`` comes."""
+    """What a worker does: receive a cell, answer with its outcome, until ``None`` comes."""
     # The terminal's Ctrl-C goes to the parent alone, which passes it on: one signal, one owner.
     os.setpgrp()
     _end_with_parent()
