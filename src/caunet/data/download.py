@@ -2,6 +2,10 @@
 
 Whatever goes wrong at the far end is a :class:`SourceError`, so that the caller can try the next source.
 A full disk is a plain :class:`~caunet.errors.DataError`: no other source would help.
+
+Why not pooch, which is made for this: it bounds neither the size nor the whole time of a download (a server that sends
+a byte every ten seconds keeps it for ever), and it identifies a file by the hash of the archive, while what has to be
+right here are the pixels, which come in several archives; its HTTP library would be one more dependency of the core.
 """
 
 import contextlib
