@@ -1,0 +1,105 @@
+"""From two images to transformations that their matching places agree on.
+
+>>> scene = torch.rand(24, 32, generator=torch.Generator().manual_seed(0)).repeat_interleave(8, 0).repeat_interleave(8, 1)
+>>> matcher = Matcher()
+>>> best = matcher(scene[:, :200], scene[:, 40:240], "translation")[0]
+>>> best.H[:2, 2].round().tolist()
+[-40.0, 0.0]
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from caunet.matching.consensus import Hypothesis, Matches, consensus
+from caunet.images.pyramid import halve
+from caunet.matching.network import PATCH, REACH, MatchNetwork, shipped_matcher
+from caunet.matching.points import Points, detect, patches
+
+__all__ = ["Described", "Matcher", "match"]
+
+_UNLIKELY = 0.05  # probability below which a match is not worth testing
+_TOLERANCE = 2.5  # pixels (of the image in which points were looked for)
+
+
+class Described(NamedTuple):
+    """Places of an image and what they look like."""
+
+    points: Points
+    """In pixels of the image itself."""
+    features: Tensor
+    """(N, K)"""
+    pixel: float
+    """Pixels of the image to one of that in which points were looked for."""
+
+
+class Matcher:
+    """Finds transformations between images by matching places.
+
+    Args:
+        network: compares patches.
+        points: places in an image, at most.
+        pixels: larger images are halved until they have no more; those with less than a quarter are doubled.
+    """
+
+    def __init__(self, network: MatchNetwork, points: int = 500, pixels: int = 300_000) -> None:
+        for name, value in (("points", points), ("pixels", pixels)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        self.network, self.points, self.pixels = network.eval(), points, pixels
+
+    def __call__(self, a: Tensor, b: Tensor, model: str = "projective", count: int = 5) -> list[Hypothesis]:
+        """At most ``count`` transformations from gray image ``a`` to ``b``, (H, W) each, from 0 to 1."""
+        first, second = self.describe(a), self.describe(b)
+        matches, _ = self.match(first, second)
+        return consensus(matches, model, tolerance=_TOLERANCE * second.pixel, count=count)
+
+    @torch.no_grad()
+    def describe(self, image: Tensor) -> Described:
+        """Places of a gray image (H, W), from 0 to 1, and their features."""
+        image, pixel = self._resize(image)
+        points, octaves = detect(image, self.points)
+        features = self.network(patches(octaves, points, PATCH, REACH))
+        xy = points.xy * pixel + (pixel - 1) / 2
+        return Described(points._replace(xy=xy, sigma=points.sigma * pixel), features, pixel)
+
+    @torch.no_grad()
+    def match(self, a: Described, b: Described) -> tuple[Matches, Tensor]:
+        """The places that choose each other, and their indices (2, M)."""
+        i, j, probability = match(self.network, a.features, b.features)
+        p, q = a.points, b.points
+        scale = (q.sigma[j] / p.sigma[i]).log()
+        found = Matches(p.xy[i], q.xy[j], scale, q.angle[j] - p.angle[i], q.sigma[j], probability)
+        return found, torch.stack([i, j])
+
+    def _resize(self, image: Tensor) -> tuple[Tensor, float]:
+        pixel = 1.0
+        while image.numel() > self.pixels:
+            image, pixel = halve(image), pixel * 2
+        if 4 * image.numel() < self.pixels and pixel == 1:
+            image = interpolate(image[None, None], scale_factor=2, mode="bilinear", align_corners=False)[0, 0]
+            pixel = 0.5
+        return image, pixel
+
+
+def match(network: MatchNetwork, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows i of the features ``a`` and j of ``b`` that choose each other, and how surely they do.
+
+    The relation units of all b compete for each a and those of all a for each b; what is returned is the
+    geometric mean of the two winners' probabilities.
+    """
+    h = network.relation(a, b)
+    if not h.numel():
+        empty = torch.zeros(0, dtype=torch.int64, device=a.device)
+        return empty, empty, h.new_zeros(0)
+    best, back = h.argmin(1), h.argmin(0)
+    i = torch.arange(len(h), device=h.device)
+    i = i[back[best] == i]
+    j = best[i]
+    forward, backward = network.competition(h[i]), network.competition(h[:, j].mT)
+    row = torch.arange(len(i), device=h.device)
+    probability = (forward[row, j] * backward[row, i]).sqrt()
+    likely = probability > _UNLIKELY
+    return i[likely], j[likely], probability[likely]
