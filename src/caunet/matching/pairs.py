@@ -43,7 +43,7 @@ class PatchPairs:
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
         """Patches a and b, (count, 32, 32) each: row i of both shows the same place."""
-        draw = torch.Generator().manual_seed((self.seed << 32) + step)
+        draw = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
         first = torch.randint(len(self.image) - 1, (self.count // 2,), generator=draw)
         index = torch.cat([first, first + 1])  # places are ordered by image: the next is a relative
         scenes = self.images[self.image[index]].float().div_(255)  # (count, 3, H, W)
@@ -117,7 +117,7 @@ def _places(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Which image (M,), center (M, 2) and half side (M,) in units of half an image, and orientation (M,)."""
     parts = []
     half = images.shape[-1] / 2
-    for k, part in enumerate(images.split(1000)):
+    for k, part in enumerate(torch.split(images, 1000)):
         gray = torch.einsum("nchw,c->nhw", part.float() / 255, torch.tensor(_GRAY))
         image, xy, sigma, _ = extrema(gray, 0.5, _MARGIN, _SIGMA)
         order = image.argsort(stable=True)

@@ -8,6 +8,7 @@ Coordinates: pixel centers at integers; a pixel of octave n stands for 2^n x 2^n
 """
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -88,7 +89,7 @@ def extrema(
     step = 2 ** (1 / _STEPS)
     for k in range(_STEPS + 2):
         smoothed.append(gaussian(smoothed[-1], first * step**k * math.sqrt(step**2 - 1)))
-    space = torch.stack([b - a for a, b in zip(smoothed, smoothed[1:], strict=False)])  # (S + 2, N, H, W)
+    space = torch.stack([b - a for a, b in pairwise(smoothed)])  # (S + 2, N, H, W)
     s, n, y, x = _candidates(space, margin)
     offset, strength, good = _refine(space, s, n, y, x)
     xy = torch.stack([x, y], 1) + offset[:, :2]

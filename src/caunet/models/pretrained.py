@@ -20,6 +20,8 @@ from caunet.tables import Table
 
 __all__ = ["card", "cards_table", "load_pretrained", "pretrained_names", "weights_folder"]
 
+_MATCHER = "match"  # compares patches: not a RelationNetwork, loaded by caunet.matching
+
 
 def weights_folder() -> Path:
     """Where the package keeps its weights."""
@@ -28,9 +30,8 @@ def weights_folder() -> Path:
 
 def pretrained_names() -> list[str]:
     """Names that :func:`load_pretrained` takes, in alphabetical order."""
-    return sorted(
-        path.stem for path in weights_folder().glob("*.safetensors") if path.with_suffix(".json").exists()
-    )
+    found = weights_folder().glob("*.safetensors")
+    return sorted(path.stem for path in found if path.with_suffix(".json").exists() and path.stem != _MATCHER)
 
 
 def card(name: str) -> dict[str, Any]:

@@ -15,14 +15,15 @@ from torch import Tensor
 from torch.nn.functional import nll_loss
 
 from caunet.errors import CheckpointError
-from caunet.files import write_json
-from caunet.matching.network import MatchNetwork
+from caunet.files import sha256, write_json
+from caunet.matching.network import MatchNetwork, save_matcher
 from caunet.matching.pairs import PatchPairs
 from caunet.optim import HybridOptimizer
+from caunet.provenance import commit
 from caunet.training import checkpoint
 from caunet.training.checkpoint import Checkpoint
 
-__all__ = ["MatcherConfig", "competition_loss", "train_matcher", "validate"]
+__all__ = ["MatcherConfig", "competition_loss", "train_matcher", "validate", "write_matcher"]
 
 _WARM = 100  # updates during which rates rise
 _COOL = 0.3  # share of the updates, the last ones, during which they fall
@@ -74,7 +75,7 @@ def train_matcher(
             group["lr"] = rate * _schedule(step, config.updates)
         loss = competition_loss(network.train(), *pairs(step))
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         step += 1
         if step % config.checkpoint_every == 0 or step == config.updates:
@@ -109,6 +110,31 @@ def validate(network: MatchNetwork, pairs: PatchPairs, batches: int = 4) -> dict
         won += float((h.argmin(1) == torch.arange(len(h))).float().mean()) / batches
         lost += float(competition_loss(network, a, b)) / batches
     return {"accuracy": won, "validation_loss": lost, "temperature": network.competition.temperature}
+
+
+def write_matcher(network: MatchNetwork, out: Path, command: str) -> Path:
+    """Write ``match.safetensors`` (float16) and its card ``match.json`` into the folder of a run; the former's path."""
+    path = out / "match.safetensors"
+    save_matcher(network, path)
+    content = path.read_bytes()
+    figures = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    card = {
+        "name": "match",
+        "model": "features of 32 x 32 patches, diagonal contrast association units, softmin",
+        "data": "cifar10, in color",
+        "updates": figures["step"],
+        "command": command,
+        "commit": commit(),
+        "metrics": {name: figures[name] for name in ("accuracy", "validation_loss", "temperature")},
+        "parameters": sum(p.numel() for p in network.fused().parameters()),
+        "precision": "float16",
+        "bytes": len(content),
+        "sha256": sha256(content),
+        "note": "Tells for caunet.estimate which places of two images are the same. accuracy: how often the true "
+        "partner wins among the candidates of a batch, on changed patches of images that were not trained on.",
+    }
+    write_json(path.with_suffix(".json"), card)
+    return path
 
 
 def _schedule(step: int, updates: int) -> float:
