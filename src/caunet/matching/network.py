@@ -25,8 +25,8 @@ __all__ = [
     "FORMAT",
     "PATCH",
     "REACH",
-    "Competition",
     "DiagonalContrast",
+    "LogSoftmin",
     "MatchNetwork",
     "diagonal_contrast",
     "load_matcher",
@@ -85,17 +85,13 @@ class DiagonalContrast(nn.Module):
         return f"features={len(self.weight)}"
 
 
-class Competition(Softmin):
-    """Softmin that also gives logarithms, which do not underflow."""
+class LogSoftmin(Softmin):
+    """Softmin with a learned temperature that also gives logarithms, which do not underflow."""
 
     def log_probability(self, h: Tensor) -> Tensor:
         """The logarithm of :meth:`forward`, over the last dimension."""
-        return torch.log_softmax(-h / self.temperature_now(), -1)
-
-    def temperature_now(self) -> Tensor:
-        """The temperature as a tensor that gradients pass."""
         assert self.theta is not None
-        return self.first * (-self.learn * self.theta).exp()
+        return torch.log_softmax(-h * (self.rate_factor * self.theta).exp() / self.initial_temperature, -1)
 
 
 class MatchNetwork(nn.Module):
@@ -121,7 +117,7 @@ class MatchNetwork(nn.Module):
         layers += [] if fused else [nn.BatchNorm2d(FEATURES, affine=False)]
         self.features = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.relation = DiagonalContrast(FEATURES)
-        self.competition = Competition(temperature=0.1, learn=4.0)
+        self.competition = LogSoftmin(0.1, rate_factor=4.0)
 
     def forward(self, patches: Tensor) -> Tensor:
         """Features (B, K), each row of length 1, of gray patches (B, 32, 32); gain and offset of each do not matter."""
