@@ -132,13 +132,24 @@ def test_below_the_confidence_asked_for_it_ends_with_3(known, pictures, tmp_path
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--out", "a.txt"], r"--out takes a file name ending in"),
-        (["--overlay", "o.pdf"], r"--overlay takes a file name ending in"),
+        (["--out", "a.txt"], r"--out must be a file name ending in"),
+        (["--overlay", "o.pdf"], r"--overlay must be a file name ending in"),
         (["--out", "{a}"], "--out would overwrite .*, which is one of the two images"),
-        (["--out", "c.png", "--overlay", "./c.png"], "--out and --overlay are the same file"),
+        (["--out", "c.png", "--overlay", "./c.png"], "--out and --overlay must be different files"),
         (["--min-confidence", "2"], r"--min-confidence must be within 0\.\.1, got 2"),
         (["--field"], "--field must be used with --json"),
         (["--threads", "0"], "--threads must be at least 1"),
+        (["--model", "camera-rotation"], "focal must be given for the motion model 'camera-rotation'"),
+        (
+            ["--model", "camera-rotation", "--focal", "-1"],
+            r"focal must be a positive number of pixels, got -1\.0",
+        ),
+        (["--focal", "500"], "focal is no option of the motion model 'projective'"),
+        (["--model", "rigid"], "model must be one of translation, .*got 'rigid'"),
+        (
+            ["--model", "camera-rotation", "--focal", "9", "--server", "http://x"],
+            "--focal and --principal-point must be left out with --server",
+        ),
         (["--server", "localhost"], r"--server takes an address such as http://localhost:8000"),
     ],
 )

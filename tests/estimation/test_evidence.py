@@ -8,7 +8,8 @@ from torch import Tensor
 
 from caunet.estimation.confidence import FEATURES, confidence, features
 from caunet.estimation.evidence import agreement, distortion, repetition
-from caunet.estimation.search import beginnings
+from caunet.estimation.motion_models import Projective
+from caunet.estimation.search import initial_guesses
 
 
 def _tensors(*pictures: np.ndarray) -> list[Tensor]:
@@ -59,8 +60,8 @@ def test_search_finds_turned_and_shifted_pictures(degrees: float) -> None:
     H[:2, :2] = linear
     H[:2, 2] = np.array([15.5, 15.5]) - linear @ [15.5, 15.5] + [5, -4]
     a, b = _tensors(*pair(H, 32))
-    found = beginnings(a, b, "projective", 4)
-    assert min(corner_error(begun, H, (32, 32)) for begun in found) < 4
+    found = initial_guesses(a, b, Projective(), 4)
+    assert min(corner_error(guess, H, (32, 32)) for guess in found) < 4
 
 
 def test_features_are_finite_at_the_extremes_and_no_evidence_is_no_confidence() -> None:

@@ -65,11 +65,11 @@ def test_the_frame_of_a():
 
 
 def test_pictures_of_other_sizes_are_refused():
-    with pytest.raises(ValueError, match="a takes the picture that was compared"):
+    with pytest.raises(ValueError, match="a must be the image that was compared"):
         overlay(PHOTO[:50], PHOTO, found())
-    with pytest.raises(ValueError, match="b takes the picture that was compared"):
+    with pytest.raises(ValueError, match="b must be the image that was compared"):
         overlay(PHOTO, PHOTO[:50], found())
-    with pytest.raises(ValueError, match="margin takes"):
+    with pytest.raises(ValueError, match="margin must be"):
         overlay(PHOTO, PHOTO, found(), margin=-1)
 
 
@@ -92,11 +92,13 @@ def test_files_are_written_whole(name, tmp_path):
 
 
 def test_names_that_cannot_be_written(tmp_path):
-    with pytest.raises(ValueError, match=r"--out takes a file name ending in one of .*\.png.*; got 'a\.txt'"):
+    with pytest.raises(
+        ValueError, match=r"--out must be a file name ending in one of .*\.png.*, got 'a\.txt'"
+    ):
         check_output("a.txt", "--out")
     (tmp_path / "a.png").mkdir()
-    with pytest.raises(ValueError, match=r"--out takes a file, .* is a directory"):
+    with pytest.raises(ValueError, match=r"--out must be a file, got the directory"):
         check_output(tmp_path / "a.png", "--out")
-    with pytest.raises(ValueError, match="JPEG cannot hold a picture of mode RGBA"):
+    with pytest.raises(ValueError, match="JPEG cannot hold an image of mode RGBA"):
         save_image(Image.new("RGBA", (4, 4)), tmp_path / "a.jpg")
     assert not (tmp_path / "a.jpg").exists()

@@ -8,7 +8,8 @@ from tests.estimation.scenes import corner_error, pair, quad
 from caunet import geometry
 from caunet.estimation.blocks import choose_blocks, whole_image
 from caunet.estimation.evidence import uncertainty
-from caunet.estimation.polish import generators, polish
+from caunet.estimation.motion_models import Projective, create_motion_model
+from caunet.estimation.polish import polish
 from caunet.images.pyramid import smooth
 
 SIDE = 96
@@ -18,7 +19,7 @@ def _polished(
     a: np.ndarray, b: np.ndarray, H: np.ndarray, model: str = "projective", steps: int = 12
 ) -> np.ndarray:
     first, second = (smooth(torch.from_numpy(t).float()) for t in (a, b))
-    return polish(whole_image(first), second, H, model, a.shape, steps, 0.001).H
+    return polish(whole_image(first), second, H, create_motion_model(model), a.shape, steps, 0.001).H
 
 
 def test_finds_a_homography_to_a_hundredth_of_a_pixel() -> None:
@@ -76,7 +77,7 @@ def test_tiles_find_what_the_whole_finds() -> None:
     start = H @ quad(400, 1.0, seed=3)
     blocks = choose_blocks(a, (400, 400), start)
     assert blocks.values.numel() < 0.5 * a.numel()
-    found = polish(blocks, smooth(b), start, "projective", (400, 400), 12, 0.001)
+    found = polish(blocks, smooth(b), start, Projective(), (400, 400), 12, 0.001)
     assert corner_error(found.H, H, (400, 400)) < 0.05
 
 
@@ -93,8 +94,8 @@ def test_stated_uncertainty_is_that_of_repeated_noise() -> None:
     errors, stated = [], []
     for _ in range(8):
         noisy = [smooth(torch.from_numpy(t + rng.normal(0, 0.03, t.shape)).float()) for t in (a, b)]
-        found = polish(whole_image(noisy[0]), noisy[1], H, "projective", (SIDE, SIDE), 8, 0.001)
+        found = polish(whole_image(noisy[0]), noisy[1], H, Projective(), (SIDE, SIDE), 8, 0.001)
         errors.append(corner_error(found.H, H, (SIDE, SIDE)))
-        stated.append(uncertainty(found.information, generators("projective"), (SIDE, SIDE)))
+        stated.append(uncertainty(found.information, Projective().generators(), (SIDE, SIDE)))
     # Smoothed noise is correlated between pixels, which the formula does not know: it is somewhat too sure.
     assert 0.5 < np.mean(errors) / np.mean(stated) < 6

@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -33,9 +33,14 @@ class EstimateCommand:
     file of several pages the first is taken; transparent pixels are put on white."""
     b: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="B")]
     """The second image; it may have another size."""
-    model: Literal["translation", "euclidean", "similarity", "affine", "projective"] = "projective"
-    """What may relate them. translation: shift; euclidean: and angle; similarity: and scale; affine: and shear and
-    stretch; projective: and perspective. The simplest model that can hold is the most reliable."""
+    model: str = "projective"
+    """The motion model, what may relate them. translation: shift; euclidean: and angle; similarity: and scale; affine:
+    and shear and stretch; projective: and perspective; camera-rotation: a camera that only turns (needs --focal). The
+    simplest model that can hold is the most reliable."""
+    focal: Annotated[float | None, tyro.conf.arg(metavar="PIXELS")] = None
+    """The focal length in pixels, for --model camera-rotation."""
+    principal_point: Annotated[tuple[float, float] | None, tyro.conf.arg(metavar="X Y")] = None
+    """Where the optical axis meets the images, in pixels, for --model camera-rotation; default: their centers."""
     json: bool = False
     """Print one JSON object instead of text."""
     field: bool = False
@@ -81,8 +86,17 @@ class EstimateCommand:
 
     def _check(self) -> None:
         """Everything that can be wrong without reading an image."""
+        from caunet.estimation.motion_models import create_motion_model
         from caunet.estimation.overlay import check_output
 
+        try:
+            create_motion_model(self.model, **self._options())
+        except TypeError as error:  # an option of another model
+            raise ValueError(f"--{error}") from error
+        if self.server is not None and self._options():
+            raise ValueError(
+                "--focal and --principal-point must be left out with --server, which does not know them"
+            )
         if not 0 <= self.min_confidence <= 1:
             raise ValueError(f"--min-confidence must be within 0..1, got {self.min_confidence}")
         if self.field and not self.json:
@@ -96,13 +110,19 @@ class EstimateCommand:
             if path.resolve() in (self.a.resolve(), self.b.resolve()):
                 raise ValueError(f"{option} would overwrite {path}, which is one of the two images")
         if self.out is not None and self.overlay is not None and self.out.resolve() == self.overlay.resolve():
-            raise ValueError(f"--out and --overlay are the same file, {self.out}")
+            raise ValueError(f"--out and --overlay must be different files, got {self.out} for both")
 
     def _locally(self) -> "Estimate":
         device = _device(self.device)
         from caunet.estimation.estimator import Estimator
 
-        return Estimator(self.model, device=device, threads=self.threads)(self.a, self.b)
+        estimator = Estimator(self.model, device=device, threads=self.threads, **self._options())
+        return estimator(self.a, self.b)
+
+    def _options(self) -> dict[str, Any]:
+        """Of the motion model, as far as they are given."""
+        options = {"focal": self.focal, "principal_point": self.principal_point}
+        return {name: value for name, value in options.items() if value is not None}
 
     def _remotely(self, server: str) -> "Estimate":
         from caunet.cli.remote import estimate_remotely

@@ -1,4 +1,4 @@
-"""Whole pictures: how are these two related?
+"""Whole images: how are these two related?
 
 >>> import caunet.estimation as estimation
 >>> sorted(estimation.__all__)

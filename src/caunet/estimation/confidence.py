@@ -2,7 +2,7 @@
 
 A logistic regression on the evidence of a registration. Its coefficients come with the package
 (weights/confidence.json); benchmarks/calibrate_confidence.py fits them on pairs whose answer is known, and measures
-on other photographs how far the probability keeps its word.
+on other photographs whether the probability is right.
 """
 
 import functools
@@ -27,7 +27,7 @@ FEATURES = (
     "windows",
     "distortion",
 )
-"""What the probability is told from; see :func:`features`."""
+"""What the probability is computed from; see :func:`features`."""
 
 
 def features(evidence: Mapping[str, float]) -> list[float]:
@@ -38,9 +38,9 @@ def features(evidence: Mapping[str, float]) -> list[float]:
     - misfit: log10 of what the polished correlation lacks to 1.
     - moved: log10 of how far the last step still moved the corners, as a share of the diagonal.
     - uncertainty: log10 of the corners' standard deviation that the residual's noise explains, likewise.
-    - repetition: how well the picture looks like itself some pixels on.
+    - repetition: how well the image correlates with itself some pixels away.
     - inliers: share of the network's motions that agree with the answer.
-    - overlap: share of a seen in b. windows: share of windows with anything to see.
+    - overlap: share of a seen in b. windows: share of windows that show something.
     - distortion: logarithm of the largest stretch over the smallest.
     """
     tenth = math.log10
@@ -68,11 +68,11 @@ def confidence(evidence: Mapping[str, float]) -> float:
     if not evidence:
         return 0.0
     fitted = _fitted()
-    centred = [
+    centered = [
         (value - mean) / scale
         for value, mean, scale in zip(features(evidence), fitted["means"], fitted["scales"], strict=True)
     ]
-    logit = fitted["bias"] + sum(w * value for w, value in zip(fitted["weights"], centred, strict=True))
+    logit = fitted["bias"] + sum(w * value for w, value in zip(fitted["weights"], centered, strict=True))
     return 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
 
 

@@ -1,14 +1,15 @@
-"""A homography in words: shift, angle, scale, shear, perspective, and back.
+"""A homography in numbers with a meaning: shift, angle, scale, shear, perspective, and back.
 
-Everything is told at the centre c of the first picture. H sends c to c'. Seen from these two points,
+Everything is measured at the center c of the first image. H sends c to c'. Seen from these two points,
 
     T(-c') H T(c)  =  [[ J  0 ], [ p^T  1 ]]       (up to a factor),
 
-where J (2 x 2) is how H acts on the neighbourhood of c, and p bends it with the distance from c. J is split into
+where J (2 x 2) is how H acts on the neighborhood of c, and p is the perspective,
+which acts more the farther from c. J is split into
 
     J = R(angle) · [[1, shear], [0, 1]] · diag(scale_x, scale_y):
 
-stretch along the axes, slant to the side, turn. The eight numbers determine H, and H determines them.
+stretch along the axes, shear, rotate. The eight numbers determine H, and H determines them.
 """
 
 import math
@@ -35,14 +36,14 @@ PARAMETERS = (
 
 
 def decompose(matrix: Tensor, size: tuple[int, int]) -> dict[str, float]:
-    """What ``matrix`` (3, 3) does to a picture of ``size`` (height, width).
+    """What ``matrix`` (3, 3) does to an image of ``size`` (height, width).
 
-    - ``shift_x``, ``shift_y``: pixels by which the centre moves, to the right and down;
-    - ``angle``: degrees by which the horizontal through the centre turns, clockwise on the screen;
+    - ``shift_x``, ``shift_y``: pixels by which the center moves, to the right and down;
+    - ``angle``: degrees by which the horizontal through the center turns, clockwise on the screen;
     - ``scale_x``, ``scale_y``: by which the axes are stretched there (``scale_y`` < 0 if mirrored);
     - ``scale``: their geometric mean, the root of the growth of the area there;
     - ``shear``: by how much a vertical line leans over, in x for each unit of y (a tangent);
-    - ``perspective_x``, ``perspective_y``: by how much the third coordinate, 1 at the centre, grows on the
+    - ``perspective_x``, ``perspective_y``: by how much the third coordinate, 1 at the center, grows on the
       way to the right and to the lower border. What has 1.1 there appears smaller by that factor; 0 is affine.
 
     >>> H = geometry.center(geometry.rotate(torch.tensor(90.0, dtype=torch.float64)), (101, 101))
@@ -56,12 +57,12 @@ def decompose(matrix: Tensor, size: tuple[int, int]) -> dict[str, float]:
     x, y, w = (float(v) for v in matrix @ torch.tensor([cx, cy, 1.0], dtype=torch.float64))
     terms = float(matrix[2].abs() @ torch.tensor([cx, cy, 1.0], dtype=torch.float64))
     if abs(w) <= 1e-12 * terms:  # nothing but rounding is left of it
-        raise ValueError("matrix sends the centre of the picture to infinity")
+        raise ValueError("matrix must not send the center of the image to infinity")
     local = geometry.compose(_translate(-x / w, -y / w), matrix / w, _translate(cx, cy))
     (a, b, _), (c, d, _), (p, q, _) = local.tolist()
     scale_x, determinant = math.hypot(a, c), a * d - b * c
     if scale_x == 0 or determinant == 0:
-        raise ValueError("matrix is singular: it takes an invertible homography")
+        raise ValueError("matrix is singular, must be invertible")
     height, width = size
     return {
         "shift_x": x / w - cx,
@@ -84,7 +85,9 @@ def compose(parameters: Mapping[str, float], size: tuple[int, int]) -> Tensor:
     """
     unknown = sorted(set(parameters) - {*PARAMETERS, "scale"})
     if unknown:
-        raise ValueError(f"parameters takes {', '.join(PARAMETERS)} (and scale), got {', '.join(unknown)}")
+        raise ValueError(
+            f"parameters must be among {', '.join(PARAMETERS)} and scale, got {', '.join(unknown)}"
+        )
     get = {"scale_x": parameters.get("scale", 1.0), "scale_y": parameters.get("scale", 1.0), **parameters}
     angle, shear = math.radians(get.get("angle", 0.0)), get.get("shear", 0.0)
     cos, sin = math.cos(angle), math.sin(angle)

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["confidence_word", "describe_parameters", "summarise"]
+from caunet.estimation.motion_models import motion_model_class
+
+__all__ = ["confidence_word", "summarize"]
 
 _WORDS = ((0.95, "very high"), (0.8, "high"), (0.5, "fair"), (0.2, "low"), (0.0, "very low"))
-_ADVICE = "do not rely on it: the pictures may not show the same thing, or too little of it"
+_ADVICE = "do not rely on it: the images may not show the same thing, or too little of it"
 
 
 def confidence_word(confidence: float) -> str:
@@ -18,36 +20,9 @@ def confidence_word(confidence: float) -> str:
     return next(word for least, word in _WORDS if confidence >= least)
 
 
-def describe_parameters(parameters: Mapping[str, float], model: str) -> list[tuple[str, str]]:
-    """Names and values in words, as many as the model has; see ``decomposition`` for what they mean.
-
-    >>> found = {"shift_x": 3.0, "shift_y": -2.5, "angle": -0.5, "scale": 1.01}
-    >>> describe_parameters(found, "similarity")
-    [('shift', '3.00 px right, 2.50 px up'), ('angle', '0.50° counterclockwise'), ('scale', '1.0100')]
-    """
-    p = parameters
-    rows = [("shift", f"{_way(p['shift_x'], 'right', 'left')}, {_way(p['shift_y'], 'down', 'up')}")]
-    if model == "translation":
-        return rows
-    turn = f"{abs(p['angle']):.2f}°"
-    if turn != "0.00°":
-        turn += " clockwise" if p["angle"] > 0 else " counterclockwise"
-    rows.append(("angle", turn))
-    if model == "euclidean":
-        return rows
-    axes = "" if model == "similarity" else f" (x {p['scale_x']:.4f}, y {p['scale_y']:.4f})"
-    rows.append(("scale", f"{p['scale']:.4f}{axes}"))
-    if model == "similarity":
-        return rows
-    rows.append(("shear", f"{p['shear']:+.4f}"))
-    if model == "projective":
-        rows.append(("perspective", f"{p['perspective_x']:+.4f} across, {p['perspective_y']:+.4f} down"))
-    return rows
-
-
-def summarise(data: Mapping[str, Any]) -> str:
+def summarize(data: Mapping[str, Any]) -> str:
     """A few lines from the JSON of an estimate."""
-    rows = describe_parameters(data["parameters"], data["model"])
+    rows = motion_model_class(data["model"]).describe(data["parameters"])
     confidence = data["confidence"]
     word = confidence_word(confidence)
     verdict = f"{confidence:.2f} ({word})"
@@ -65,10 +40,6 @@ def summarise(data: Mapping[str, Any]) -> str:
     ]
     lines += [f"  {name:<12} {value}" for name, value in rows]
     return "\n".join(lines)
-
-
-def _way(pixels: float, forward: str, backward: str) -> str:
-    return f"{abs(pixels):.2f} px {forward if pixels >= 0 else backward}"
 
 
 def _size(size: list[int]) -> str:

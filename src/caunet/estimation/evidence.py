@@ -1,6 +1,6 @@
-"""What speaks for an answer, and against it: numbers from which hypotheses are ranked and the confidence is told.
+"""What speaks for an answer, and against it: numbers that rank hypotheses and give the confidence.
 
-None of them is what the answer was fitted by: the agreement of many small windows, each with its own gain and bias,
+None of them is what the answer was fitted to: the agreement of many small windows, each with its own gain and bias,
 the precision that the textures allow, whether the pattern repeats, and whether the motions of patches agree.
 """
 
@@ -23,15 +23,15 @@ FAR = 1e6
 _WINDOW = 8
 _MIDDLE = 64  # side of what is searched for repetition
 _BROAD = 15
-_FLAT = 0.004**2  # variance of grey levels below which a window shows nothing: one level is 1/255 = 0.0039
+_FLAT = 0.004**2  # variance of gray levels below which a window shows nothing: one level is 1/255 = 0.0039
 
 
 def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
     """How well windows of a (H, W) look like b's under H, each up to a gain and a bias.
 
     ``score``: mean correlation of the windows, weighted by their contrast (its logarithm, so that no strong edge
-    decides alone). ``alike``: share of those above 0.7. ``windows``: how many there are to look at, as a share of all.
-    ``overlap``: share of a inside b. ``rank``: what answers are compared by.
+    decides alone). ``alike``: share of those above 0.7. ``windows``: share of windows that show something.
+    ``overlap``: share of a inside b. ``rank``: what hypotheses are compared by.
     """
     height, width = a.shape
     line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
@@ -43,7 +43,7 @@ def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
     planes = torch.stack([a[None], seen, a[None].square(), seen.square(), a[None] * seen, share])
     x, y, xx, yy, xy, part = avg_pool2d(planes[:, 0], side, max(side // 2, 1)).unbind()
     spread_x, spread_y = (xx - x * x).clamp_min(0), (yy - y * y).clamp_min(0)
-    # Noise of half a grey level in both: what is flat correlates with nothing.
+    # Noise of half a gray level in both: what is flat correlates with nothing.
     likeness = (xy - x * y) / ((spread_x + _FLAT / 4) * (spread_y + _FLAT / 4)).sqrt()
     weight = torch.log1p(torch.maximum(spread_x, spread_y) / _FLAT) * (part > 0.9)
     total = weight.sum()
@@ -52,8 +52,8 @@ def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
         "windows": float(((weight > 0.7) & (part > 0.9)).to(a.dtype).mean()),
         "alike": float((weight * (likeness > 0.7)).sum() / total.clamp_min(1e-6)),
         "overlap": float(share.mean()),
-        # For choosing among answers. Squares, because with something in front of it a right answer is very alike in
-        # some windows and not at all in others, a wrong one a little everywhere; and little in common proves little.
+        # To choose among hypotheses. Squares, because behind an obstacle a right answer correlates well in some windows
+        # and not at all in others, a wrong one a little everywhere; and a small overlap proves little.
         "rank": float((weight * likeness.clamp_min(0).square()).sum() / total.clamp_min(1e-6))
         * min(1.0, 2 * float(share.mean())) ** 0.5,
     }
@@ -62,7 +62,8 @@ def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
 def uncertainty(information: Matrix, generators: Matrix, size: tuple[int, int]) -> float:
     """Standard deviation of the corners, in pixels, that noise of the residual's size leaves.
 
-    ``information`` (k, k) is that of the polish, in coordinates of half the longer side about the centre.
+    ``information`` (k, k) is that of the polish for ``generators`` (k, 8), in its ``unit_coordinates``. The
+    covariance of the matrix itself, J covariance J^T, would be computed here.
     """
     unit = max(size) / 2
     points = geometry.corners(size, centered=True, like=information) / unit
@@ -81,7 +82,7 @@ def uncertainty(information: Matrix, generators: Matrix, size: tuple[int, int]) 
 
 
 def distortion(H: Matrix, size: tuple[int, int]) -> float:
-    """How violent H is: the logarithm of its largest stretch over its smallest in the picture; 0 for a rigid one."""
+    """The logarithm of H's largest stretch over its smallest in the image; 0 for a rigid motion."""
     corners = geometry.corners(size, like=H)
     centers = np.vstack([corners, corners.mean(0)])
     half = np.array([0.5, 0.0])
@@ -94,13 +95,13 @@ def distortion(H: Matrix, size: tuple[int, int]) -> float:
 
 
 def repetition(a: Tensor) -> float:
-    """How well the middle of a (H, W) looks like itself a few pixels on: 1 for a perfect pattern.
+    """How well the middle of a (H, W) correlates with itself a few pixels away: 1 for a perfect pattern.
 
-    The highest correlation of the picture with itself moved by 4 pixels or more that is a peak of its own.
+    The highest correlation of the image with itself shifted by 4 pixels or more that is a peak of its own.
     """
     top, left = (max(n - _MIDDLE, 0) // 2 for n in a.shape)
     a = a[top : top + _MIDDLE, left : left + _MIDDLE]
-    # Without what is broad: a slow change of brightness is alike everywhere.
+    # Without the broad structure: a slow change of brightness correlates everywhere.
     a = a - avg_pool2d(a[None], _BROAD, 1, _BROAD // 2, count_include_pad=False)[0]
     height, width = a.shape
     ones = torch.ones_like(a)

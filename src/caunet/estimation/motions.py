@@ -1,8 +1,8 @@
 """Motions of small patches, as the relation network sees them.
 
-A patch of a is compared with b's pixels at the places that the present H gives for it, so the network sees only the
-motion that is left. Both are shown to it in both orders: the two answers must be opposite, and how far they are
-from it tells how far a motion can be trusted.
+A patch of a is compared with b's pixels at the places that the current H gives for it, so the network sees only the
+motion that is left. The pair is given to it in both orders: the two answers must be opposite, and how far they are
+from it tells how reliable a motion is.
 """
 
 from typing import NamedTuple
@@ -16,21 +16,23 @@ from caunet.models import RelationNetwork
 
 __all__ = ["Motions", "measure", "raster"]
 
+_FAINT = 0.02  # contrast (standard deviation of gray levels) at which a patch has half of its weight
+_AGREE = 1.0  # disagreement in pixels at which a motion has half of its weight
+
 
 class Motions(NamedTuple):
-    """Of patches centred at ``points`` (N, 2): what is left to move, ``motion`` (N, 2), and its trust (N,).
+    """Of patches centered at ``points`` (N, 2): the ``motion`` (N, 2) that is left, and its ``weight`` (N,), 0 to 1.
 
-    Both are in pixels of the level; a's content at ``points`` is found in b at H (points + motion).
+    All in pixels of the level; a's content at ``points`` is found in b at H (points + motion).
     """
 
     points: Tensor
     motion: Tensor
     weight: Tensor
-    disagreement: Tensor
 
 
 def raster(size: tuple[int, int], patch: int, count: int, device: torch.device) -> Tensor:
-    """Centres (N, 2) of about ``count`` patches spread evenly over a picture, all of them inside it."""
+    """Centers (N, 2) of about ``count`` patches spread evenly over an image, all of them inside it."""
     height, width = size
     half = patch // 2
     room_y, room_x = max(height - patch, 0), max(width - patch, 0)
@@ -59,8 +61,4 @@ def measure(network: RelationNetwork, a: Tensor, b: Tensor, H: Matrix, points: T
     texture = contrast.square() / (contrast.square() + _FAINT**2)
     agreement = 1 / (1 + disagreement.square() / _AGREE**2)
     weight = texture * agreement * (share * 2 - 1).clamp_min(0)
-    return Motions(points, 0.5 * (forward - backward), weight, disagreement)
-
-
-_FAINT = 0.02  # contrast (standard deviation of grey levels) at which a patch has half of its say
-_AGREE = 1.0  # disagreement in pixels at which a motion has half of its say
+    return Motions(points, 0.5 * (forward - backward), weight)

@@ -1,6 +1,6 @@
-"""Look whether it fits: picture a in orange and b, laid onto it, in azure; where they agree it is gray.
+"""See whether it fits: image a in orange, and b, resampled onto it, in azure; where they agree it is gray.
 
-Orange and azure are complementary and tell apart for nearly every eye, which red and green do not.
+Orange and azure are complementary, and nearly everybody can tell them apart, unlike red and green.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from caunet.estimation.resample import lay
+from caunet.estimation.resample import resample_onto
 from caunet.estimation.result import Estimate
 from caunet.files import atomic_write
 from caunet.images import SUFFIXES, read_image
@@ -28,10 +28,10 @@ def overlay(
 ) -> "Image.Image":
     """a in orange under b in azure, on a's grid: an RGB image.
 
-    Brightness and contrast of b are brought to those of a where both are, so that only places differ in colour.
+    Brightness and contrast of b are brought to those of a where both are, so that only misplaced parts have color.
 
     Args:
-        a, b: the two pictures, in any form :func:`caunet.estimate` takes.
+        a, b: the two images, in any form that :func:`caunet.estimate` reads.
         estimate: what was found for them.
         margin: how far beyond a to look, as a share of its larger side; there b is alone.
         outline: draw the frame of a.
@@ -46,15 +46,17 @@ def overlay(
 
     first, second = read_image(a, "a"), read_image(b, "b")
     if first.size != estimate.size_a:
-        raise ValueError(f"a takes the picture that was compared, {estimate.size_a}; got {first.size}")
+        raise ValueError(
+            f"a must be the image that was compared, of size {estimate.size_a}, got {first.size}"
+        )
     if not 0 <= margin <= 10:
-        raise ValueError(f"margin takes a share of the larger side, 0..10; got {margin}")
+        raise ValueError(f"margin must be a share of the larger side, 0..10, got {margin}")
     pad = round(margin * max(first.size))
     size = (first.size[0] + 2 * pad, first.size[1] + 2 * pad)
     below, above, seen = _layers(first.gray, second.gray, estimate, size, pad)
     above = _like(above, below, seen, seen & _inside(first.size, size, pad).to(seen.device))
-    colours = torch.stack([below, (below + above) / 2, above], -1)
-    image = Image.fromarray((colours.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy())
+    colors = torch.stack([below, (below + above) / 2, above], -1)
+    image = Image.fromarray((colors.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy())
     if outline:
         height, width = first.size
         corner = (pad + width - 1, pad + height - 1)
@@ -68,8 +70,8 @@ def _layers(
     """a and b on the canvas, black where they are not, and where b is."""
     below = torch.nn.functional.pad(a, (pad, pad, pad, pad))
     origin, expected = (-pad, -pad), estimate.size_b
-    above = lay(b, estimate.matrix, size, expected=expected, origin=origin)
-    seen = lay(torch.ones_like(b), estimate.matrix, size, expected=expected, origin=origin) > 0.5
+    above = resample_onto(b, estimate.matrix, size, expected=expected, origin=origin)
+    seen = resample_onto(torch.ones_like(b), estimate.matrix, size, expected=expected, origin=origin) > 0.5
     return below, above, seen
 
 
@@ -92,23 +94,23 @@ def _like(b: Tensor, a: Tensor, seen: Tensor, both: Tensor) -> Tensor:
 
 
 def check_output(path: str | os.PathLike[str], argument: str) -> Path:
-    """``path``, if a picture can be written under its name; said before any work is done."""
+    """``path``, if an image can be written under its name; checked before any work is done."""
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         takes = ", ".join(sorted(SUFFIXES))
-        raise ValueError(f"{argument} takes a file name ending in one of {takes}; got {str(path)!r}")
+        raise ValueError(f"{argument} must be a file name ending in one of {takes}, got {str(path)!r}")
     if path.is_dir():
-        raise ValueError(f"{argument} takes a file, {path} is a directory")
+        raise ValueError(f"{argument} must be a file, got the directory {path}")
     return path
 
 
 def save_image(image: "Image.Image", path: str | os.PathLike[str], argument: str = "path") -> None:
-    """Write ``image`` to ``path``, whole or not at all; its suffix says the format."""
+    """Write ``image`` to ``path``, whole or not at all; its suffix gives the format."""
     from PIL import Image
 
     path = check_output(path, argument)
     kind = Image.registered_extensions()[path.suffix.lower()]
     if kind == "JPEG" and image.mode not in ("L", "RGB"):
-        raise ValueError(f"{argument}: JPEG cannot hold a picture of mode {image.mode}; write a .png")
+        raise ValueError(f"{argument}: JPEG cannot hold an image of mode {image.mode}; write a .png")
     with atomic_write(path) as temporary:
         image.save(temporary, kind)

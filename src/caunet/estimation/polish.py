@@ -1,12 +1,12 @@
-"""The last digits: align intensities themselves, from an answer that is already near.
+"""The last digits: align intensities directly, from an answer that is already near.
 
-What is minimised, over the transformation, a gain, a bias and a difference in sharpness, is
+What is minimized, over the transformation, a gain, a bias and a difference in sharpness, is
 
     sum of w(p) (b(H p) - gain a(p) - bias - blur (laplacian of a)(p))^2
 
-by Gauss-Newton steps whose gradients are the mean of both pictures' (Benhimane and Malis' second-order
-minimisation). w is small where a neighbourhood differs by far more than the picture as a whole does: where
-something covers the scene. Both pictures are to be smoothed before by the same filter. Behind it linear
+by Gauss-Newton steps whose gradients are the mean of both images' (Benhimane and Malis' second-order
+minimization). w is small where a neighborhood differs by far more than the image as a whole does: where
+something covers the scene. Both images are to be smoothed before by the same filter. After it linear
 interpolation is enough, and better than the usual cubic one (a = -0.75), which does not reproduce a ramp and so
 pulls a pure translation by up to 0.05 pixels.
 """
@@ -21,85 +21,81 @@ from torch.nn.functional import avg_pool2d
 from caunet import geometry
 from caunet.estimation.blocks import Blocks
 from caunet.estimation.evidence import FAR
+from caunet.estimation.motion_models import MotionModel
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
 
-__all__ = ["Polished", "generators", "polish"]
+__all__ = ["Polished", "polish", "unit_coordinates"]
 
-_BLOCK = 4  # side of the neighbourhoods that are weighted as one
-_TOLERANCE = (
-    6.0  # mean squared residual, in units of the median, at which a neighbourhood keeps a quarter of its say
-)
-_LEAP = 4.0  # size of a step (1 is half the picture) that no picture justifies
-_QUIET = 1e-7  # squared residual (grey levels 0..1) below which differences are rounding
+_BLOCK = 4  # side of the neighborhoods that are weighted as one
+_TOLERANCE = 6.0  # mean squared residual, relative to the median, at which a neighborhood keeps a quarter of its weight
+_LEAP = 4.0  # size of a step (1 is half the image) that no image justifies
+_QUIET = 1e-7  # squared residual (gray levels 0..1) below which differences are rounding
 
 
 class Polished(NamedTuple):
-    """The answer and what it rests on, as the last step saw it."""
+    """The answer, and what the last step knew of it."""
 
     H: Matrix
     information: Matrix
     """(k, k): the normal equations of the transformation's k generators, divided by the residual's variance."""
     moved: float
     """How far the last step moved the corners, in pixels; nan when it could not be made."""
-    trusted: float
-    """Share of the pixels seen in both pictures that was trusted."""
-    overlap: float
-    """Share of a's pixels seen in b."""
     correlation: float
     """Weighted correlation of a and warped b."""
-    gain: float
 
 
-def generators(model: str) -> Matrix:
-    """(k, 8): each generator of ``model``'s group as the first eight entries of a 3 x 3 matrix."""
-    eye = np.eye(8)
-    shift = [eye[2], eye[5]]
-    turn, grow = eye[3] - eye[1], eye[0] + eye[4]
-    chosen = {
-        "translation": shift,
-        "euclidean": [*shift, turn],
-        "similarity": [*shift, turn, grow],
-        "affine": list(eye[:6]),
-        "projective": list(eye),
-    }
-    return np.stack(chosen[model])
+def unit_coordinates(size: tuple[int, int]) -> Matrix:
+    """(3, 3): from pixels of an image of ``size`` to coordinates about its center, half its longer side being 1.
+
+    Coordinates of the order of 1 keep the normal equations well conditioned.
+    """
+    unit = max(size) / 2
+    x, y = geometry.center_of(size)
+    return np.array([[1 / unit, 0, -x / unit], [0, 1 / unit, -y / unit], [0, 0, 1]])
 
 
 def polish(
-    blocks: Blocks, b: Tensor, H: Matrix, model: str, size: tuple[int, int], steps: int, stop: float
+    blocks: Blocks,
+    b: Tensor,
+    H: Matrix,
+    motion_model: MotionModel,
+    size: tuple[int, int],
+    steps: int,
+    stop: float,
 ) -> Polished:
-    """Improve ``H``, from the picture of ``size`` that ``blocks`` were cut from to ``b`` (H, W).
+    """Improve ``H``, from the image of ``size`` that ``blocks`` were cut from to ``b`` (H, W).
 
     At most ``steps`` steps are made, fewer once one moves the corners by less than ``stop`` pixels.
     """
-    work = _Work(blocks, b, model, size)
+    work = _Work(blocks, b, motion_model, size)
     for _ in range(steps):
         H, moved = work.step(H)
         if not moved > stop:
             break
-    return work.told(H, moved)
+    return work.result(H, moved)
 
 
 class _Work:
     """What stays the same from step to step, and what the last step saw."""
 
-    def __init__(self, blocks: Blocks, b: Tensor, model: str, size: tuple[int, int]) -> None:
+    def __init__(self, blocks: Blocks, b: Tensor, motion_model: MotionModel, size: tuple[int, int]) -> None:
         a, self.b, self.size = blocks.values, b, size
         _, height, width = a.shape
         line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
         self.x = blocks.corners[:, :1, None] + line[:width]  # (K, 1, w)
         self.y = blocks.corners[:, 1:, None] + line[:height, None]  # (K, h, 1)
-        # Coordinates of the order of 1 keep the normal equations well conditioned.
         self.unit = max(size) / 2
         cx, cy = geometry.center_of(size)
         self.corners = geometry.corners(size, like=np.eye(3))
         self.inner_x = ((self.x - cx) / self.unit)[..., 1:-1]
         self.inner_y = ((self.y - cy) / self.unit)[:, 1:-1]
         self.out = np.array([[self.unit, 0, cx], [0, self.unit, cy], [0, 0, 1]])
-        self.into = np.linalg.inv(self.out)
-        self.basis = np.eye(len(generators(model)) + 3, 11, 8 - len(generators(model)))
-        self.basis[: len(generators(model)), :8] = generators(model)
+        self.into = unit_coordinates(size)
+        generators = motion_model.in_coordinates(self.into).generators()
+        free = len(generators)
+        self.basis = np.eye(free + 3, 11, 8 - free)
+        self.basis[:free, :8] = generators
         self._prepare(a)
         self.light: tuple[float, float, float] | None = None
 
@@ -111,10 +107,10 @@ class _Work:
         self.columns = a.new_empty(13, *self.a.shape)
         self.columns[8], self.columns[9], self.columns[10] = self.a, 1, self.laplacian
 
-    def _gradient(self, picture: Tensor) -> tuple[Tensor, Tensor]:
-        """Twice the gradient in units of pixels: the halves are taken where both pictures' are added."""
-        right = picture[:, 1:-1, 2:] - picture[:, 1:-1, :-2]
-        return right, picture[:, 2:, 1:-1] - picture[:, :-2, 1:-1]
+    def _gradient(self, image: Tensor) -> tuple[Tensor, Tensor]:
+        """Twice the gradient in units of pixels: the halves are taken where both images' are added."""
+        right = image[:, 1:-1, 2:] - image[:, 1:-1, :-2]
+        return right, image[:, 2:, 1:-1] - image[:, :-2, 1:-1]
 
     def step(self, H: Matrix) -> tuple[Matrix, float]:
         """One Gauss-Newton step: the new H, and how far it moved the corners at most."""
@@ -122,7 +118,7 @@ class _Work:
         seen = read_grid(self.b, grid)
         b, self.inside = seen[:, 1:-1, 1:-1], inside[:, 1:-1, 1:-1].to(seen.dtype)
         if self.light is None:
-            self.light = self._first_light(b)
+            self.light = self._initial_light(b)
         gain, bias, blur = self.light
         b_x, b_y = self._gradient(seen)
         half = 0.25 * self.unit
@@ -139,7 +135,7 @@ class _Work:
         return self._solve(H, both.double().cpu().numpy())
 
     def _fill(self, x: Tensor, y: Tensor) -> None:
-        """Columns of the linearised model: H's first eight entries. Behind them stand a, 1, a's Laplacian, b and the
+        """Columns of the linearized model: H's first eight entries. After them stand a, 1, a's Laplacian, b and the
         squared residual, so that one product holds all the sums that are needed."""
         c = self.columns
         torch.mul(x, self.inner_x, out=c[0])
@@ -178,7 +174,7 @@ class _Work:
             return H, float("nan")
         return geometry.normalize(new, checked=False), moved
 
-    def _first_light(self, b: Tensor) -> tuple[float, float, float]:
+    def _initial_light(self, b: Tensor) -> tuple[float, float, float]:
         share = self.inside
         total = share.sum().clamp_min(1.0)
         mean_a, mean_b = (self.a * share).sum() / total, (b * share).sum() / total
@@ -200,19 +196,10 @@ class _Work:
         rows, columns = trust.shape[1] * _BLOCK, trust.shape[2] * _BLOCK
         return wide.reshape(-1, rows, columns)[:, :height, :width] * self.inside
 
-    def told(self, H: Matrix, moved: float) -> Polished:
-        """The answer, with what the last step saw."""
+    def result(self, H: Matrix, moved: float) -> Polished:
+        """The answer, with what the last step knew of it."""
         sums, total = self.both, max(self.both[9, 9], 1e-6)
         mean_a, mean_b = sums[8, 9] / total, sums[9, 11] / total
         product = sums[8, 11] / total - mean_a * mean_b
         lengths = (sums[8, 8] / total - mean_a**2) * (sums[11, 11] / total - mean_b**2)
-        seen = float(self.inside.mean())
-        return Polished(
-            H,
-            self.information,
-            moved,
-            trusted=float(total) / max(seen * self.inside.numel(), 1.0),
-            overlap=seen,
-            correlation=float(product / np.sqrt(max(lengths, 1e-14))),
-            gain=self.light[0] if self.light else 1.0,
-        )
+        return Polished(H, self.information, moved, float(product / np.sqrt(max(lengths, 1e-14))))

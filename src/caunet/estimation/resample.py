@@ -1,4 +1,4 @@
-"""Lay one picture onto another's grid; what comes in as an array, a tensor or Pillow's image goes out as such."""
+"""Resample one image onto another's grid; an array, a tensor or a PIL image comes back as what it was."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,14 @@ from caunet.geometry.sampling import Mode
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["lay"]
+__all__ = ["resample_onto"]
 
 BAND = 2**20
-"""Pixels resampled at a time: bounds the memory of large pictures."""
+"""Pixels resampled at a time: bounds the memory of large images."""
 
 
-def lay(
-    picture: Any,
+def resample_onto(
+    image: Any,
     matrix: Tensor,
     size: tuple[int, int],
     fill: float = 0.0,
@@ -29,46 +29,49 @@ def lay(
     expected: tuple[int, int] | None = None,
     origin: tuple[int, int] = (0, 0),
 ) -> Any:
-    """``picture`` read at ``matrix`` p for every pixel p of a grid of ``size`` (height, width).
+    """``image`` read at ``matrix`` p for every pixel p of a grid of ``size`` (height, width).
 
     Args:
-        picture: array (H, W) or (H, W, C), tensor (H, W) or (C, H, W), Pillow's image, or a path (which
-            becomes Pillow's image). Whole numbers are rounded, and stay within their kind.
-        matrix: (3, 3), from the grid to the picture.
-        fill: in the picture's own units, for what lies outside.
+        image: array (H, W) or (H, W, C), tensor (H, W) or (C, H, W), PIL image, or a path (which becomes a PIL
+            image). Whole numbers are rounded, and stay within the range of their dtype.
+        matrix: (3, 3), from the grid to the image.
+        fill: in the image's own units, for what lies outside.
         expected: the (height, width) it must have.
         origin: (x, y) of the grid's first pixel.
     """
-    if isinstance(picture, Tensor):
-        if picture.ndim not in (2, 3) or picture.numel() == 0:
-            raise ValueError(f"b takes a tensor (H, W) or (C, H, W), got {tuple(picture.shape)}")
-        return _lay_tensor(picture, matrix, size, fill, mode, expected, origin)
-    if isinstance(picture, np.ndarray):
-        return _lay_array(picture, matrix, size, fill, mode, expected, origin)
+    if isinstance(image, Tensor):
+        if image.layout != torch.strided or image.is_meta:
+            kind = "a meta tensor" if image.is_meta else f"a tensor of layout {image.layout}"
+            raise TypeError(f"b must be a dense tensor that holds values, got {kind}")
+        if image.ndim not in (2, 3) or image.numel() == 0:
+            raise ValueError(f"b must be a tensor (H, W) or (C, H, W), got {tuple(image.shape)}")
+        return _resample_tensor(image, matrix, size, fill, mode, expected, origin)
+    if isinstance(image, np.ndarray):
+        return _resample_array(image, matrix, size, fill, mode, expected, origin)
     from PIL import Image
 
-    if isinstance(picture, str | os.PathLike):
+    if isinstance(image, str | os.PathLike):
         from caunet.images import read_upright
 
-        picture = read_upright(picture, "b")
-    if isinstance(picture, Image.Image):
-        return _lay_pillow(picture, matrix, size, fill, mode, expected, origin)
-    raise TypeError(f"b takes an array, a tensor, a PIL image or a path, got {type(picture).__name__}")
+        image = read_upright(image, "b")
+    if isinstance(image, Image.Image):
+        return _resample_pil(image, matrix, size, fill, mode, expected, origin)
+    raise TypeError(f"b must be an array, a tensor, a PIL image or a path, got {type(image).__name__}")
 
 
-def _lay_array(array: npt.NDArray[Any], *rest: Any) -> npt.NDArray[Any]:
+def _resample_array(array: npt.NDArray[Any], *rest: Any) -> npt.NDArray[Any]:
     if array.ndim not in (2, 3) or array.size == 0:
-        raise ValueError(f"b takes an array (H, W) or (H, W, C), got {array.shape}")
+        raise ValueError(f"b must be an array (H, W) or (H, W, C), got {array.shape}")
     if array.dtype.kind not in "uifb":
-        raise TypeError(f"b takes an array of numbers, got {array.dtype}")
+        raise TypeError(f"b must be an array of numbers, got {array.dtype}")
     native = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("=")))
     tensor = torch.from_numpy(native)
-    laid = _lay_tensor(tensor if array.ndim == 2 else tensor.permute(2, 0, 1), *rest)
-    return (laid if array.ndim == 2 else laid.permute(1, 2, 0)).contiguous().numpy().astype(array.dtype)
+    values = _resample_tensor(tensor if array.ndim == 2 else tensor.permute(2, 0, 1), *rest)
+    return (values if array.ndim == 2 else values.permute(1, 2, 0)).contiguous().numpy().astype(array.dtype)
 
 
-def _lay_pillow(image: "Image.Image", *rest: Any) -> "Image.Image":
-    """In Pillow's mode where it has one for numbers; palettes and the like become RGB, two levels gray."""
+def _resample_pil(image: "Image.Image", *rest: Any) -> "Image.Image":
+    """In its own mode where that holds plain numbers; palettes and the like become RGB, two levels gray."""
     from PIL import Image, ImageOps
 
     upright = ImageOps.exif_transpose(image)
@@ -76,10 +79,10 @@ def _lay_pillow(image: "Image.Image", *rest: Any) -> "Image.Image":
         upright = upright.convert("L")
     elif upright.mode in ("P", "PA", "CMYK", "YCbCr", "LAB", "HSV"):
         upright = upright.convert("RGBA" if upright.has_transparency_data else "RGB")
-    return Image.fromarray(_lay_array(np.asarray(upright), *rest))
+    return Image.fromarray(_resample_array(np.asarray(upright), *rest))
 
 
-def _lay_tensor(
+def _resample_tensor(
     tensor: Tensor,
     matrix: Tensor,
     size: tuple[int, int],
@@ -91,7 +94,7 @@ def _lay_tensor(
     found = (tensor.shape[-2], tensor.shape[-1])
     if expected is not None and found != expected:
         raise ValueError(
-            f"b takes the picture that was compared, {expected[1]} x {expected[0]} pixels; "
+            f"b must be the image that was compared, {expected[1]} x {expected[0]} pixels, "
             f"got {found[1]} x {found[0]}"
         )
     images = tensor[None]
@@ -118,7 +121,7 @@ def _lay_tensor(
 
 
 def _back(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """In the dtype that came; whole numbers rounded, and kept within their range."""
+    """In the dtype of the input; whole numbers rounded, and kept within their range."""
     if dtype == torch.bool:
         return values >= 0.5
     if dtype.is_floating_point:

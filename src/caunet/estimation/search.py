@@ -1,7 +1,7 @@
-"""Where to begin when the obvious beginning fails: turned, shrunk or enlarged, and moved anywhere.
+"""Initial guesses when the obvious one fails: rotated, shrunk or enlarged, and shifted by anything.
 
-The smallest picture of the pyramid is turned and scaled in many ways and laid over the other at every shift, by
-correlations in the frequency domain; the best few places are beginnings for the network.
+The smallest image of the pyramid is rotated and scaled in many ways and compared with the other at every shift, by
+correlations in the frequency domain; the best few are initial guesses for the network.
 """
 
 import math
@@ -11,68 +11,64 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
+from caunet.estimation.motion_models import MotionModel
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
 from caunet.images.pyramid import halve
 
-__all__ = ["beginnings"]
+__all__ = ["initial_guesses"]
 
-_ANGLES = 24
-_SCALES = {"translation": (1.0,), "euclidean": (1.0,)}
 _LARGE = 80  # side of the canvas that is still quick
-_LEAST = 0.3  # of the smaller picture must be seen in both
+_LEAST = 0.3  # of the smaller image must be seen in both
 
 
-def beginnings(a: Tensor, b: Tensor, model: str, count: int) -> list[Matrix]:
-    """The ``count`` best H (3, 3) from a to b, (H, W) each, some 32 pixels a side; larger ones are reduced."""
+def initial_guesses(a: Tensor, b: Tensor, motion_model: MotionModel, count: int) -> list[Matrix]:
+    """The ``count`` best H (3, 3) from a to b, (H, W) each, about 32 pixels a side; larger ones are reduced."""
     if max(_canvas((a.shape[0], a.shape[1])), max(b.shape)) > _LARGE and min(*a.shape, *b.shape) > 1:
-        return [geometry.rescale(H, 2.0) for H in beginnings(halve(a), halve(b), model, count)]
-    made = _views(model, (a.shape[0], a.shape[1]))
-    views, masks = _turned(a, made)
+        smaller = initial_guesses(halve(a), halve(b), motion_model, count)
+        return [geometry.rescale(H, 2.0) for H in smaller]
+    transforms = _transforms(motion_model, (a.shape[0], a.shape[1]))
+    views, masks = _transformed(a, transforms)
     likeness = _correlate(views, masks, b)
     best, shift = likeness.flatten(1).max(1)
     order = best.argsort(descending=True)[:count].tolist()
-    columns = likeness.shape[2]
-    reach = views.shape[-1], views.shape[-2]
+    rows, columns = likeness.shape[1:]
     found = []
     for k in order:
         y, x = divmod(int(shift[k]), columns)
-        x, y = (
-            x - columns if x >= columns - reach[0] else x,
-            y - likeness.shape[1] if y >= likeness.shape[1] - reach[1] else y,
-        )
-        moved = np.array([[1.0, 0, x], [0, 1, y], [0, 0, 1]])
-        found.append(moved @ made[k])
+        # Shifts to the left and up wrap around.
+        x = x - columns if x >= columns - views.shape[-1] else x
+        y = y - rows if y >= rows - views.shape[-2] else y
+        found.append(np.array([[1.0, 0, x], [0, 1, y], [0, 0, 1]]) @ transforms[k])
     return found
 
 
-def _views(model: str, size: tuple[int, int]) -> list[Matrix]:
+def _transforms(motion_model: MotionModel, size: tuple[int, int]) -> list[Matrix]:
     """From a to a square canvas that holds it at any angle."""
-    height, width = size
-    angles = [0.0] if model == "translation" else [2 * math.pi * k / _ANGLES for k in range(_ANGLES)]
-    made = []
-    side = _canvas(size)
-    for scale in _SCALES.get(model, (0.7, 1.0, 1.4)):
-        for angle in angles:
+    center, middle = np.array(geometry.center_of(size)), (_canvas(size) - 1) / 2
+    count = motion_model.search_angles
+    found = []
+    for scale in motion_model.search_scales:
+        for angle in [2 * math.pi * k / count for k in range(count)]:
             cos, sin = scale * math.cos(angle), scale * math.sin(angle)
             linear = np.array([[cos, -sin], [sin, cos]])
             H = np.eye(3)
             H[:2, :2] = linear
-            H[:2, 2] = (side - 1) / 2 - linear @ np.array([(width - 1) / 2, (height - 1) / 2])
-            made.append(H)
-    return made
+            H[:2, 2] = middle - linear @ center
+            found.append(H)
+    return found
 
 
 def _canvas(size: tuple[int, int]) -> int:
     return math.ceil(math.hypot(*size))
 
 
-def _turned(a: Tensor, made: list[Matrix]) -> tuple[Tensor, Tensor]:
+def _transformed(a: Tensor, transforms: list[Matrix]) -> tuple[Tensor, Tensor]:
     """a on the canvas, (K, side, side), and where it lies on it."""
     side = _canvas((a.shape[0], a.shape[1]))
     line = torch.arange(side, device=a.device, dtype=a.dtype)
     parts = []
-    for H in made:
+    for H in transforms:
         back = geometry.invert(H, checked=False)
         grid, inside = grid_places(back, line[None, None], line[None, :, None], (a.shape[0], a.shape[1]))
         parts.append(torch.stack([read_grid(a, grid)[0], inside[0].to(a.dtype)]))
@@ -81,7 +77,7 @@ def _turned(a: Tensor, made: list[Matrix]) -> tuple[Tensor, Tensor]:
 
 
 def _correlate(views: Tensor, masks: Tensor, b: Tensor) -> Tensor:
-    """Normalised correlation (K, rows, columns) of each view, moved by (column, row), with b where both are."""
+    """Normalized correlation (K, rows, columns) of each view, shifted by (column, row), with b where both are."""
     rows, columns = views.shape[-2] + b.shape[0], views.shape[-1] + b.shape[1]
     size = [rows, columns]
     b = b - b.mean()
@@ -93,7 +89,7 @@ def _correlate(views: Tensor, masks: Tensor, b: Tensor) -> Tensor:
     covariance = xy - x * y / n
     spread = ((xx - x * x / n).clamp_min(0) * (yy - y * y / n).clamp_min(0)).sqrt()
     enough = n > _LEAST * min(float(b.numel()), float(masks.sum((1, 2)).min()))
-    # A small overlap is easily alike: it counts for less.
+    # A small overlap easily correlates: it counts for less.
     likeness = torch.where(enough, covariance / (spread + 1e-3 * n), -1.0)
     weighted: Tensor = likeness * (n / b.numel()).clamp_max(1.0).pow(0.25)
     return weighted

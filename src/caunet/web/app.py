@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 import caunet
 from caunet import tasks
-from caunet.estimation.result import MODELS
+from caunet.estimation.motion_models import motion_model_names
 from caunet.web import bodies, documentation, infer_route, schemas
 from caunet.web.jobs import Computations
 from caunet.web.limits import MAX_BODY, BodyLimit, KnownHostsOnly, OwnPagesOnly, StrictHeaders
@@ -159,7 +159,7 @@ def _add_computing(app: FastAPI) -> None:
         responses=schemas.ERRORS,
         summary="How two images are related",
         description="matrix maps points of a to points of b, in pixels: x right, y down, pixel centers at integers.",
-        openapi_extra=bodies.estimate_body(MODELS),
+        openapi_extra=bodies.estimate_body(motion_model_names(without_options=True)),
     )
     async def estimate(request: Request) -> Response:
         return await compute(request, "estimate")

@@ -14,7 +14,8 @@ from torch import Tensor
 from caunet import geometry
 from caunet.estimation.describe import confidence_word
 from caunet.estimation.estimator import Estimator
-from caunet.estimation.result import MODELS, Estimate, Field
+from caunet.estimation.motion_models import motion_model_names
+from caunet.estimation.result import Estimate, Field
 from caunet.web.decoding import read_upload, reduction, upload_size
 from caunet.web.refusals import FieldError
 from caunet.web.uploads import read_form
@@ -27,8 +28,9 @@ def answer(kind: str, body: bytes) -> dict[str, Any]:
     started = time.perf_counter()
     form = read_form(kind, body, files=("a", "b"), fields=("model",))
     model = form.get("model", "projective")
-    if not isinstance(model, str) or model not in MODELS:
-        raise FieldError(f"model must be one of {', '.join(MODELS)}.")
+    known = motion_model_names(without_options=True)
+    if not isinstance(model, str) or model not in known:
+        raise FieldError(f"model must be one of {', '.join(known)}.")
     factor = reduction(upload_size(form, "a"), upload_size(form, "b"))
     # One after the other: the large ones are never both in memory.
     a, b = (read_upload(form, name, factor) for name in ("a", "b"))

@@ -1,0 +1,33 @@
+"""Motion models: what may relate two images, each complete in one class.
+
+>>> motion_model_names()
+('translation', 'euclidean', 'similarity', 'affine', 'projective', 'camera-rotation')
+
+A new one is a subclass of :class:`MotionModel` with the decorator :func:`register_motion_model`; `camera.py` is the
+example with options. Models of volumes (H (4, 4)) and of dense fields would be further files here.
+"""
+
+from caunet.estimation.motion_models.base import (
+    MotionModel,
+    create_motion_model,
+    motion_model_class,
+    motion_model_names,
+    register_motion_model,
+)
+from caunet.estimation.motion_models.plane import Affine, Euclidean, Projective, Similarity, Translation
+
+from caunet.estimation.motion_models.camera import CameraRotation  # isort: skip  (after the plane's, in the list too)
+
+__all__ = [
+    "Affine",
+    "CameraRotation",
+    "Euclidean",
+    "MotionModel",
+    "Projective",
+    "Similarity",
+    "Translation",
+    "create_motion_model",
+    "motion_model_class",
+    "motion_model_names",
+    "register_motion_model",
+]
