@@ -194,6 +194,68 @@ class TestHybrid:
         optimizer.step()
         assert 0 < extra < 1
 
+    def test_a_later_group_without_a_rule_learns_by_adam(self):
+        optimizer = HybridOptimizer.for_model(network(), free_lr=0.02, rule="multiplicative-adam", mix=0.04)
+        bias = nn.Parameter(torch.zeros(3))
+        optimizer.add_param_group({"params": [bias]})
+        group = optimizer.param_groups[-1]
+        assert (group["rule"], group["lr"], group["eps"]) == ("adam", 0.02, 1e-8)
+        bias.grad = torch.ones(3)
+        optimizer.step()
+        torch.testing.assert_close(bias.detach(), torch.full((3,), -0.02))
+        gain = nn.Parameter(torch.ones(3))
+        optimizer.add_param_group({"params": gain, "rule": "multiplicative-adam", "lr": 0.1})
+        assert [optimizer.param_groups[-1][key] for key in ("lr", "mix")] == [0.1, 0.04]
+
+    def test_later_parameters_of_the_model_are_divided(self):
+        model = network()
+        optimizer = HybridOptimizer.for_model(model, lr=0.01, free_lr=0.02)
+        model.append(Gain(1))
+        optimizer.add_param_group({"params": [("gain", model[3].gain), ("shift", model[3].shift)]})
+        added = optimizer.param_groups[2:]
+        assert [(g["rule"], g["lr"], g["param_names"]) for g in added] == [
+            ("multiplicative", 0.01, ["gain"]),
+            ("adam", 0.02, ["shift"]),
+        ]
+        twin = copy.deepcopy(optimizer)
+        twin.add_param_group({"params": [("more", nn.Parameter(torch.zeros(1)))]})
+        assert twin.param_groups[-1]["lr"] == 0.02
+
+    def test_a_later_group_is_added_whole_or_not_at_all(self):
+        model = network()
+        optimizer = HybridOptimizer.for_model(model)
+        model.append(Gain(1))
+        with pytest.raises(ValueError, match="betas must be two numbers"):
+            optimizer.add_param_group({"params": list(model[3].named_parameters()), "betas": (0.9, 1.5)})
+        assert len(optimizer.param_groups) == 2
+        with pytest.raises(ValueError, match="appear in more than one"):
+            optimizer.add_param_group({"params": list(model[0].named_parameters())})
+
+    def test_hooks_reach_the_moments(self):
+        model = network()
+        optimizer = HybridOptimizer.for_model(model)
+        train(model, optimizer, 3)
+        saved = copy.deepcopy(optimizer.state_dict())
+        seen = []
+
+        def halve(optimizer, state_dict):
+            state = {
+                key: {name: v / 2 if isinstance(v, torch.Tensor) else v for name, v in entry.items()}
+                for key, entry in state_dict["state"].items()
+            }
+            return {**state_dict, "state": state}
+
+        def look(optimizer):
+            seen.append(optimizer.state[model[0].weight]["exp_avg"].clone())
+
+        optimizer.register_load_state_dict_pre_hook(halve)
+        optimizer.register_load_state_dict_post_hook(look)
+        optimizer.load_state_dict(saved)
+        key = saved["param_groups"][1]["params"][0]
+        expected = saved["state"][key]["exp_avg"] / 2
+        assert torch.equal(optimizer.state[model[0].weight]["exp_avg"], expected)
+        assert torch.equal(seen[0], expected)
+
     def test_copies_and_pickles(self):
         model = network()
         optimizer = HybridOptimizer.for_model(model)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
+from caunet.optim import sharded
 from caunet.optim.kernels import compute_dtype
 from caunet.optim.rules import MOMENTS, RULES, apply_rule
 
@@ -34,12 +35,16 @@ class RuleOptimizer(Optimizer):
         super().__init__(params, {**options, "rule": rule, "foreach": foreach})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters, after checking its options and its weights."""
+        """Add a group of parameters, after checking its options and its weights.
+
+        Its rule is ``param_group["rule"]``, by default that of this optimizer; options that are not given are those of
+        this optimizer, or the defaults of the rule if it is another one.
+        """
         index = len(self.param_groups)
-        rule = _rule(param_group.get("rule", self._rule))
-        for key, value in rule.defaults.items():
-            if "rule" in param_group and param_group["rule"] != self._rule:
-                param_group.setdefault(key, value)
+        name = param_group.get("rule", self._rule)
+        defaults = _rule(name).defaults
+        if name != self._rule:
+            param_group = {**defaults, **param_group}
         super().add_param_group(param_group)
         try:
             _check_group(self.param_groups[index], index)
@@ -98,17 +103,20 @@ class RuleOptimizer(Optimizer):
                 ]
                 if pairs:
                     params, given = zip(*pairs, strict=True)
-                    apply_rule(group, params, given, [self.moments_of(p, group) for p in params])
+                    states = [self.state_of(p, group) for p in params]
+                    apply_rule(group, *sharded.local_parts(params, given, states))
 
-    def moments_of(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """The state of a parameter, begun at zero when there is none yet."""
-        if not RULES[group["rule"]].moments:
-            return {}
+    def state_of(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter, begun at zero when there is none yet: how many steps, and the rule's moments.
+
+        (A rule without moments counts too: distributed checkpoints ask for the state of every parameter.)
+        """
         state: dict[str, Any] = self.state[param]
         if not state:
             state["step"] = 0
-            for key in MOMENTS:
-                state[key] = torch.zeros_like(param, dtype=compute_dtype(param.dtype))
+            if RULES[group["rule"]].moments:
+                for key in MOMENTS:
+                    state[key] = torch.zeros_like(param, dtype=compute_dtype(param.dtype))
         return state
 
     def _check_shapes(self, grads: Sequence[Tensor | None]) -> None:
@@ -131,7 +139,7 @@ class RuleOptimizer(Optimizer):
             )
         if _surely_finite(given):
             return
-        bad = self._names(grads, lambda grad: not bool(torch.isfinite(grad).all()))
+        bad = self._names(grads, lambda grad: not sharded.all_finite(grad))
         if bad:
             raise FloatingPointError(
                 f"the gradient of {', '.join(bad)} is not finite; no weight was changed by this step"
@@ -150,13 +158,30 @@ class RuleOptimizer(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what :meth:`state_dict` gave; the steps that follow are those of an uninterrupted run."""
+        final: dict[str, Any] = {}
+
+        # As hooks, the first last and the second first: what users' hooks make of the state is what is loaded.
+        def check(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
+            self._check_rules(state_dict)
+            final.update(state_dict)
+
+        def copy(optimizer: Optimizer) -> None:
+            self._copy_moments(final)
+
+        before = self.register_load_state_dict_pre_hook(check)
+        after = self.register_load_state_dict_post_hook(copy, prepend=True)
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            before.remove()
+            after.remove()
+
+    def _check_rules(self, state_dict: dict[str, Any]) -> None:
         for mine, saved in zip(self.param_groups, state_dict["param_groups"], strict=False):
             if saved.get("rule") != mine["rule"]:
                 raise ValueError(
                     f"state_dict has rule {saved.get('rule')!r} where this optimizer has {mine['rule']!r}"
                 )
-        super().load_state_dict(state_dict)
-        self._copy_moments(state_dict)
 
     def _copy_moments(self, state_dict: dict[str, Any]) -> None:
         # Torch casts the moments of half precision weights to half, and shares the others with the dict.
@@ -183,13 +208,13 @@ def _name(group: dict[str, Any], i: int, g: int) -> str:
 
 def _surely_finite(grads: Iterable[Tensor]) -> bool:
     """Whether the sum of all gradients is finite, as no infinity or NaN among them allows: a cheap pass."""
-    parts: dict[torch.device, list[Tensor]] = {}
+    parts: dict[object, list[Tensor]] = {}
     for grad in grads:
-        parts.setdefault(grad.device, []).append(grad)
-    return all(math.isfinite(_sum(part)) for part in parts.values())
+        parts.setdefault(sharded.mesh_of(grad) or grad.device, []).append(grad)
+    return all(math.isfinite(sharded.total(part, _sum)) for part in parts.values())
 
 
-def _sum(tensors: list[Tensor]) -> float:
+def _sum(tensors: list[Tensor]) -> Tensor:
     """The sum of all entries. Small tensors are put together first: starting to add takes longer than adding."""
     small, sums = [], []
     for tensor in tensors:
@@ -199,7 +224,7 @@ def _sum(tensors: list[Tensor]) -> float:
             small.append(tensor if tensor.ndim == 1 else tensor.reshape(-1))
     if small:
         sums.append(torch.cat(small).sum())
-    return torch.stack(sums).sum().item()
+    return torch.stack(sums).sum()
 
 
 def _check_group(group: dict[str, Any], index: int) -> None:
@@ -215,7 +240,7 @@ def _check_group(group: dict[str, Any], index: int) -> None:
                     f"{key} must be at least {tiny:.2e} for {param.dtype} weights, got {group[key]!r}"
                 )
         if rule.nonnegative:
-            _check_weight(param.detach(), _name(group, i, index))
+            _check_weight(sharded.local(param.detach()), _name(group, i, index))
 
 
 def _check_options(group: dict[str, Any], options: Iterable[str]) -> None:

@@ -70,14 +70,20 @@ def apply_rule(
 ) -> None:
     """One step of ``group["rule"]`` on every parameter, in place. The gradients have been checked."""
     rule, options = RULES[group["rule"]], hyperparameters(group)
-    if group["rule"] == "multiplicative" and _use_foreach(group["foreach"], params):
-        multiplicative_foreach_(list(params), list(grads), **options)
+    if not rule.moments:
+        _advance(states)
+        if group["rule"] == "multiplicative" and _use_foreach(group["foreach"], params):
+            multiplicative_foreach_(list(params), list(grads), **options)
+            return
+        for param, grad in zip(params, grads, strict=True):
+            rule.kernel(param, grad, **options)
     elif (
         group["rule"] == "multiplicative-adam"
-        and _same_step(states)
         and _use_foreach(group["foreach"], params)
+        and _same_step(states)
     ):
-        bias = corrections(_advance(states), options["betas"])
+        _advance(states)
+        (bias,) = _biases(states[:1], options["betas"], params)
         means, squares = ([state[key] for state in states] for key in MOMENTS)
         multiplicative_adam_foreach_(list(params), list(grads), means, squares, corrections=bias, **options)
     elif (
@@ -85,18 +91,17 @@ def apply_rule(
         and _can_fuse(params, grads, states)
         and (fused := torch_private.fused_adam())
     ):
+        _advance(states)
         means, squares = ([state[key] for state in states] for key in MOMENTS)
         # Read only: one tensor serves all.
-        step = torch.tensor(float(_advance(states)), device=params[0].device)
+        step = torch.tensor(float(states[0]["step"]), device=params[0].device)
         fused(params, grads, means, squares, step, float(options["lr"]), options["betas"], options["eps"])
-    elif rule.moments:
-        for param, grad, state in zip(params, grads, states, strict=True):
-            bias = corrections(_advance([state]), options["betas"])
+    else:
+        _advance(states)
+        biases = _biases(states, options["betas"], params)
+        for param, grad, state, bias in zip(params, grads, states, biases, strict=True):
             moments = (state[key] for key in MOMENTS)
             rule.kernel(param, grad, *moments, corrections=bias, **options)
-    else:
-        for param, grad in zip(params, grads, strict=True):
-            rule.kernel(param, grad, **options)
 
 
 def _use_foreach(wanted: bool | None, params: Sequence[Tensor]) -> bool:
@@ -124,8 +129,41 @@ def _same_step(states: Sequence[dict[str, Any]]) -> bool:
     return all(state["step"] == states[0]["step"] for state in states)
 
 
-def _advance(states: Sequence[dict[str, Any]]) -> int:
-    """Count a step in each state and return the number of the first one's."""
+def _advance(states: Sequence[dict[str, Any]]) -> None:
+    """Count a step in each state."""
+    # torch.compile would make a symbol of the count, and code that does not know it (torch 2.13).
+    if torch.compiler.is_compiling():
+        _advance_outside(states)
+        return
     for state in states:
         state["step"] += 1
-    return int(states[0]["step"])
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _advance_outside(states: Sequence[dict[str, Any]]) -> None:
+    for state in states:
+        state["step"] += 1
+
+
+def _biases(
+    states: Sequence[dict[str, Any]], betas: tuple[float, float], params: Sequence[Tensor]
+) -> list[tuple[Any, Any]]:
+    """Adam's bias corrections for each state; as tensors for ``torch.compile``, which would compile numbers in."""
+    if torch.compiler.is_compiling():
+        made: list[tuple[Any, Any]] = _biases_outside(states, betas, params)
+        return made
+    return [corrections(state["step"], betas) for state in states]
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _biases_outside(
+    states: Sequence[dict[str, Any]], betas: tuple[float, float], params: Sequence[Tensor]
+) -> list[tuple[Any, Any]]:
+    made = []
+    for state, param in zip(states, params, strict=False):
+        dtype, device = kernels.compute_dtype(param.dtype), param.device
+        first, second = (
+            torch.tensor(number, dtype=dtype, device=device) for number in corrections(state["step"], betas)
+        )
+        made.append((first, second))
+    return made

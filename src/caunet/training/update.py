@@ -167,10 +167,12 @@ class Update:
             self._gather()  # at the first step, and when a state was loaded
         numbers: list[tuple[float, float, float]] = []
         for group, states in zip(optimizer.param_groups, self._states, strict=True):
-            step = states[0]["step"] if states else 0
-            if any(state["step"] != step for state in states):
-                return None
-            bias = corrections(step + 1, group["betas"]) if states else (1.0, 1.0)
+            bias = (1.0, 1.0)
+            if states and RULES[group["rule"]].moments:
+                step = states[0]["step"]
+                if any(state["step"] != step for state in states):
+                    return None
+                bias = corrections(step + 1, group["betas"])
             numbers.append((float(group["lr"]), *bias))
         like = self._tensors[0]
         return torch.tensor(numbers, device=like.device, dtype=compute_dtype(like.dtype))
@@ -181,10 +183,11 @@ class Update:
         self._tensors = [_vector(param) for _, param, _ in self._slots]
         self._states: list[list[dict[str, Any]]] = [[] for _ in optimizer.param_groups]
         for _, param, g in self._slots:
-            state = optimizer.moments_of(param, optimizer.param_groups[g])
-            if state:
+            group = optimizer.param_groups[g]
+            state = optimizer.state_of(param, group)
+            self._states[g].append(state)
+            if RULES[group["rule"]].moments:
                 self._tensors += [_vector(state[key]) for key in MOMENTS]
-                self._states[g].append(state)
         self._state, self._entries = optimizer.state, len(optimizer.state)
 
     def _count(self) -> None:
