@@ -140,7 +140,7 @@ class _Pool:
     def _start(self, number: int) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(theirs, self.state.out, self.trainer, self.threads))
+        process = context.Process(target=work, args=(theirs, self.state.out, self.trainer))
         with _environment(self.threads, number):
             process.start()
         theirs.close()

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from caunet.models import describe_model
 from caunet.training.config import TrainConfig, profile_settings
 
 __all__ = [
@@ -108,6 +107,9 @@ def fingerprint(config: TrainConfig) -> str:
     does not orphan the runs made before it. What a variant changes in its network counts, too: a variant
     that comes to mean something else has other runs.
     """
+    # Imports torch, which takes seconds; a worker is sent cells that have their names already.
+    from caunet.models import describe_model
+
     default = TrainConfig().to_json()
     changed = {name: value for name, value in config.to_json().items() if value != default.get(name)}
     if variant := describe_model(config.model)["changes"]:

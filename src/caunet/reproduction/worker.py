@@ -94,16 +94,13 @@ def _diverged(cell: Cell, folder: Path, error: DivergenceError) -> Outcome:
     return Outcome("failed", str(error))
 
 
-def work(pipe: Connection, out: Path, factory: str, threads: int) -> None:
+def work(pipe: Connection, out: Path, factory: str) -> None:
     """What a worker does: receive a cell, answer with its outcome, until ``None`` comes."""
     # The terminal's Ctrl-C goes to the parent alone, which passes it on: one signal, one owner.
     os.setpgrp()
     _end_with_parent()
     module, _, name = factory.partition(":")
     try:
-        import torch
-
-        torch.set_num_threads(threads)
         trainer: Trainer = getattr(importlib.import_module(module), name)()
         while (cell := pipe.recv()) is not None:
             outcome = run_cell(cell, out, trainer)
