@@ -152,7 +152,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     save_weights(create_model("ctn", "rotation", seed=0), tmp_path / "w.safetensors")
     assert main(["export", "--weights", str(tmp_path / "w.safetensors"), str(tmp_path / "a.onnx")]) == 2
-    assert capsys.readouterr().err == "caunet: exporting needs onnxscript: pip install 'caunet[export]'\n"
+    assert capsys.readouterr().err == "caunet: Exporting needs onnxscript: pip install 'caunet[export]'\n"
     assert not (tmp_path / "a.onnx").exists()
 
 
@@ -192,7 +192,7 @@ def test_the_command_says_what_is_wrong(fast, tmp_path, capsys):
         ("--weights", str(weights), "--task", "scaling"): "--task scaling: .* holds ctn for rotation",
         ("--weights", str(weights), "--model", "can"): "--model can: .* holds ctn for rotation",
         ("--weights", str(tmp_path / "none.safetensors")): "no weights at",
-        ("--model", "can"): "say which network: --model can --task rotation, or --weights FILE",
+        ("--model", "can"): "the network must be named: --model can --task rotation, or --weights FILE",
     }.items():
         assert main(["export", *words, out]) == 2
         said = capsys.readouterr().err

@@ -22,7 +22,7 @@ FORMATS = ("png", "svg", "pdf")
 
 def new_figure(width: float, height: float, layout: str = "constrained", **settings: Any) -> Any:
     """An empty matplotlib figure of ``width`` x ``height`` inches, by default laid out without overlaps."""
-    Figure = require("matplotlib.figure", "report", "drawing").Figure
+    Figure = require("matplotlib.figure", "report", "Drawing").Figure
     return Figure(figsize=(width, height), layout=layout, **settings)
 
 

@@ -105,7 +105,7 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _need() -> None:
     for name in _NEEDED:
-        require(name, "export", "exporting")
+        require(name, "export", "Exporting")
 
 
 def _translate(network: RelationNetwork) -> Any:

@@ -56,7 +56,7 @@ def test_updates_and_data_may_be_changed_but_not_the_rule() -> None:
         ValueError, match="recipe best must be used with profile best, got recipe 'best', profile 'quick'"
     ):
         cells(["best"], profile="quick")
-    with pytest.raises(ValueError, match="profile takes best, paper, quick, got 'fast'"):
+    with pytest.raises(ValueError, match="profile must be one of best, paper, quick, got 'fast'"):
         profile_settings("fast")
     with pytest.raises(ValueError, match="knows ctn, bln, can and their variants, got model 'cat'"):
         profile_settings("best", "cat")

@@ -46,7 +46,7 @@ def _label(name: str, histogram: dict[str, Any], count: int) -> str:
 def _against_truth(axis: Any, predictions: dict[str, Any], dim: int, name: str) -> None:
     import numpy as np
 
-    LogNorm = require("matplotlib.colors", "report", "drawing").LogNorm
+    LogNorm = require("matplotlib.colors", "report", "Drawing").LogNorm
 
     low, high = predictions["low"][dim], predictions["high"][dim]
     counts = np.array(predictions["counts"][dim], dtype=float).T  # rows: predictions

@@ -46,7 +46,7 @@ _STYLE: dict[Any, Any] = {
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
     """Draw in the report's style, whatever matplotlib is set to."""
-    with require("matplotlib", "report", "drawing").rc_context(_STYLE):
+    with require("matplotlib", "report", "Drawing").rc_context(_STYLE):
         yield
 
 
@@ -72,7 +72,7 @@ def _legend(axis: Any) -> None:
 
 
 def _plain_numbers(axis: Any) -> None:
-    ticker = require("matplotlib.ticker", "report", "drawing")
+    ticker = require("matplotlib.ticker", "report", "Drawing")
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(ticker.NullFormatter())
 
@@ -154,7 +154,7 @@ class Drawn:
 
 def draw(figure: Any, name: str) -> Drawn:
     """Draw ``figure`` as SVG (transparent) and PNG (on white)."""
-    matplotlib = require("matplotlib", "report", "drawing")
+    matplotlib = require("matplotlib", "report", "Drawing")
     text, pixels = io.StringIO(), io.BytesIO()
     # Names of clip paths derive from the salt: two figures on one page must not share them.
     with matplotlib.rc_context({"svg.hashsalt": name}):

@@ -211,7 +211,7 @@ def _provenance(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _render(**context: Any) -> str:
-    jinja2 = require("jinja2", "report", "the report")
+    jinja2 = require("jinja2", "report", "The report")
     template = files("caunet.reproduction").joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"show": show, "ratio": show_ratio}
