@@ -116,15 +116,15 @@ def test_baselines_speak_the_source_s_order(protocol: str) -> None:
 
 def test_bad_arguments_are_named() -> None:
     x = torch.zeros(2, 11, 11)
-    with pytest.raises(ValueError, match="x and y take one shape"):
+    with pytest.raises(ValueError, match="x and y must have one shape"):
         exhaustive_translation(x, x[:1])
-    with pytest.raises(ValueError, match="radius takes 1 to 10"):
+    with pytest.raises(ValueError, match="radius must be 1 to 10"):
         exhaustive_translation(x, x, radius=11)
-    with pytest.raises(ValueError, match="steps takes 2 numbers"):
+    with pytest.raises(ValueError, match="steps must be 2 numbers"):
         exhaustive_grid(tasks.get("scaling"), 11, steps=(3,))
     with pytest.raises(ValueError, match="patches of 7 x 7"):
         exhaustive_grid(tasks.get("rotation"), 7, steps=3)(x, x)
     own = tasks.Task("own", ("a",), (0.0,), (1.0,), geometry.rotate, geometry.normalize)
     pytest.importorskip("cv2")
-    with pytest.raises(ValueError, match="task takes one of translation"):
+    with pytest.raises(ValueError, match="task must be one of translation"):
         ecc(own)

@@ -84,6 +84,7 @@ class _Still:
     """Pairs that do not move."""
 
     task, protocol, patch = tasks.get("translation"), "text", 11
+    rows_first = False
 
     def __len__(self) -> int:
         return 4

@@ -119,7 +119,7 @@ def test_exact_sums_survive_what_plain_addition_does_not() -> None:
 
 @pytest.mark.parametrize("bad", [torch.zeros(3), torch.zeros(1, 3), torch.full((1, 2), math.nan).double()])
 def test_exact_sums_refuse_what_they_cannot_hold(bad: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="values takes"):
+    with pytest.raises(ValueError, match="values must be"):
         ExactSum(1).add(bad)
 
 
@@ -194,5 +194,5 @@ def test_bad_arguments_are_named() -> None:
         corner_error(eye, eye, 0)
     with pytest.raises(ValueError, match="no samples"):
         ErrorSums().compute()
-    with pytest.raises(ValueError, match="q takes"):
+    with pytest.raises(ValueError, match="q must be"):
         ErrorSums().quantile(1.5)

@@ -146,11 +146,11 @@ def test_unknown_names_are_met_with_the_known_ones():
 
 
 def test_wrong_shapes_and_types_are_named():
-    with pytest.raises(ValueError, match=r"z takes shape \(\.\.\., 2\) for scaling, got \(4, 3\)"):
+    with pytest.raises(ValueError, match=r"z must have shape \(\.\.\., 2\) for scaling, got \(4, 3\)"):
         tasks.get("scaling").homography(torch.zeros(4, 3))
-    with pytest.raises(TypeError, match="z takes a floating tensor"):
+    with pytest.raises(TypeError, match="z must be a floating tensor"):
         tasks.get("scaling").homography(torch.zeros(4, 2, dtype=torch.int64))
-    with pytest.raises(ValueError, match="u takes shape"):
+    with pytest.raises(ValueError, match="u must have shape"):
         tasks.get("scaling").from_uniform(torch.zeros(3))
 
 
@@ -159,13 +159,13 @@ def test_a_task_must_make_sense():
         parts = {"name": "t", "names": ("a",), "low": (0.0,), "high": (1.0,)} | change
         return tasks.Task(**parts, build=geometry.affine, read=geometry.affine)
 
-    with pytest.raises(ValueError, match="high takes one entry"):
+    with pytest.raises(ValueError, match="high must have one entry"):
         make(high=(1.0, 2.0))
     with pytest.raises(ValueError, match="low must be below high"):
         make(low=(1.0,))
     with pytest.raises(ValueError, match="low must be below high"):
         make(high=(math.nan,))
-    with pytest.raises(ValueError, match="names takes at least one parameter"):
+    with pytest.raises(ValueError, match="names must hold at least one parameter"):
         make(names=(), low=(), high=())
 
 

@@ -1,4 +1,4 @@
-"""What networks are held against: predictors (x, y) -> z that have learned nothing.
+"""What networks are compared with: predictors (x, y) -> z that have learned nothing.
 
 - :func:`predict_mean`: the middle of the range, whatever the images show.
 - :func:`exhaustive_translation`: try every whole shift, keep the one with the least mean squared difference.
@@ -8,7 +8,7 @@
 :func:`baselines_for` picks those that apply to a source of pairs. Patches are (B, side, side).
 
 A warning about :func:`exhaustive_grid`: it warps with the very interpolation that made ``text`` pairs, so at
-the true z nothing is left to differ. No camera is that kind; its tiny errors are no promise for photographs.
+the true z nothing is left to differ. No camera is that kind; its tiny errors do not carry over to photographs.
 """
 
 import contextlib
@@ -46,7 +46,8 @@ class _Source(Protocol):
     protocol: str
     patch: int
 
-    def homography(self, z: Tensor) -> Tensor: ...
+    @property
+    def rows_first(self) -> bool: ...
 
 
 def baselines_for(source: _Source) -> dict[str, Predictor]:
@@ -81,7 +82,7 @@ def exhaustive_translation(x: Tensor, y: Tensor, radius: int = 5, subpixel: bool
     """The whole shift (B, 2), right and down, with the least mean squared difference on the overlap.
 
     Of equally good shifts the shortest is taken. ``subpixel`` adds the vertex of the parabola through the
-    least difference and its two neighbours, along each axis (not where a neighbour lies beyond ``radius``).
+    least difference and its two neighbors, along each axis (not where a neighbor lies beyond ``radius``).
 
     >>> scene = torch.rand(1, 20, 20, generator=torch.Generator().manual_seed(0))
     >>> x, y = scene[:, 5:16, 5:16], scene[:, 7:18, 4:15]      # the content moves right by 1, up by 2
@@ -91,7 +92,7 @@ def exhaustive_translation(x: Tensor, y: Tensor, radius: int = 5, subpixel: bool
     _check_patches(x, y)
     side = min(x.shape[1:])
     if not 0 < radius < side:
-        raise ValueError(f"radius takes 1 to {side - 1} for patches of {tuple(x.shape[1:])}, got {radius}")
+        raise ValueError(f"radius must be 1 to {side - 1} for patches of {tuple(x.shape[1:])}, got {radius}")
     span = range(-radius, radius + 1)
     costs = torch.stack([_shift_cost(x, y, tx, ty) for ty in span for tx in span], dim=1)
     steps = torch.arange(-radius, radius + 1, device=x.device, dtype=x.dtype)
@@ -116,7 +117,7 @@ def exhaustive_grid(
         steps = _GRID_STEPS.get(task.name, 9)
     counts = (steps,) * task.dim if isinstance(steps, int) else steps
     if len(counts) != task.dim or min(counts) < 2:
-        raise ValueError(f"steps takes {task.dim} numbers of at least 2 for {task.name}, got {steps!r}")
+        raise ValueError(f"steps must be {task.dim} numbers of at least 2 for {task.name}, got {steps!r}")
     axes = [torch.linspace(a, b, n) for a, b, n in zip(task.low, task.high, counts, strict=True)]
     grid = torch.tensor(list(itertools.product(*(axis.tolist() for axis in axes))))  # (G, dim)
     warps, seen = _warp_matrices(geometry.center(task.homography(grid), (patch, patch)), patch)
@@ -147,7 +148,7 @@ def ecc(task: Task, iterations: int = 50, smoothing: int = 1) -> Predictor:
     """
     cv2 = require("cv2", "bench", "ECC")
     if task.name not in _MOTIONS:
-        raise ValueError(f"task takes one of {', '.join(_MOTIONS)} for ECC, got {task.name!r}")
+        raise ValueError(f"task must be one of {', '.join(_MOTIONS)} for ECC, got {task.name!r}")
     motion = getattr(cv2, _MOTIONS[task.name])
     rows = 3 if motion == cv2.MOTION_HOMOGRAPHY else 2
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, iterations, 1e-6)
@@ -176,11 +177,8 @@ def ecc(task: Task, iterations: int = 50, smoothing: int = 1) -> Predictor:
 
 
 def _ordered(source: _Source, predictor: Predictor) -> Predictor:
-    """A predictor of shifts (right, down) in the source's order: released translations have rows first."""
-    first = torch.zeros(1, source.task.dim)
-    first[0, 0] = 1
-    swapped = source.task.name == "translation" and float(source.homography(first)[0, 1, 2]) == 1
-    return (lambda x, y: predictor(x, y).flip(-1)) if swapped else predictor
+    """A predictor of shifts (right, down) in the source's order."""
+    return (lambda x, y: predictor(x, y).flip(-1)) if source.rows_first else predictor
 
 
 def _shift_cost(x: Tensor, y: Tensor, tx: int, ty: int) -> Tensor:
@@ -232,7 +230,7 @@ def _least(costs: Tensor, axes: list[Tensor], refine: bool) -> Tensor:
 
 
 def _vertex(flat: Tensor, best: Tensor, place: Tensor, stride: int, length: int) -> Tensor:
-    """How far, in steps, the parabola through a least cost and its neighbours has its vertex: -1/2 to 1/2."""
+    """How far, in steps, the parabola through a least cost and its neighbors has its vertex: -1/2 to 1/2."""
     inside = (place > 0) & (place < length - 1)
     step = torch.where(inside, stride, 0)
     before, here, after = (flat.gather(1, (best + s)[:, None])[:, 0] for s in (-step, 0 * step, step))
@@ -244,6 +242,6 @@ def _vertex(flat: Tensor, best: Tensor, place: Tensor, stride: int, length: int)
 def _check_patches(x: Tensor, y: Tensor, side: int | None = None) -> None:
     if x.ndim != 3 or x.shape != y.shape:
         got = f"{tuple(x.shape)} and {tuple(y.shape)}"
-        raise ValueError(f"x and y take one shape (B, side, side), got {got}")
+        raise ValueError(f"x and y must have one shape (B, side, side), got {got}")
     if side is not None and tuple(x.shape[1:]) != (side, side):
-        raise ValueError(f"x and y take patches of {side} x {side} here, got {tuple(x.shape[1:])}")
+        raise ValueError(f"x and y must be patches of {side} x {side} here, got {tuple(x.shape[1:])}")

@@ -35,6 +35,10 @@ class Source(Protocol):
     protocol: str
     patch: int
 
+    @property
+    def rows_first(self) -> bool:
+        """Whether z is (rows, columns), y before x."""
+
     def __len__(self) -> int: ...
 
     def batch(self, epoch: int, index: Tensor) -> Any:
@@ -157,10 +161,9 @@ def _predict(predictor: nn.Module | Predictor, x: Tensor, y: Tensor, z: Tensor) 
 
 
 def _names(source: Source) -> tuple[str, ...]:
-    """The parameters' names in the source's order: released translations have rows first."""
+    """The task's names of the parameters, in the source's order."""
     names = source.task.names
-    swapped = source.task.name == "translation" and source.protocol == "release"
-    return names[::-1] if swapped else names
+    return names[::-1] if source.rows_first else names
 
 
 def _stop(source: Source, limit: int | None) -> int:

@@ -1,8 +1,8 @@
 """Tasks: the parameters z of a family of transformations, their ranges, and z -> H.
 
-The paper's five are registered here, and `motion`, with which whole pictures are aligned; `register` adds
-more (docs/tasks.md shows two). A task's H has its origin at the centre of the patch, in pixels, with the
-convention of `caunet.geometry`.
+The paper's five are registered here, and `motion`, with which whole images are aligned; `register` adds
+more (docs/tasks.md shows two). A task's H has its origin at the center of the patch, in pixels, with the
+convention of `caunet.geometry`. A family in space would have a `build` that returns H (..., 4, 4).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Task:
     Args:
         name: what `get` finds it by.
         names: the parameters' names, in the order of z.
-        low, high: the ranges, one number a parameter.
-        build: z (..., dim) -> H (..., 3, 3), origin at the patch centre.
+        low, high: the ranges, one number for each parameter.
+        build: z (..., dim) -> H (..., 3, 3), origin at the patch center.
         read: the inverse, from an H (..., 3, 3) whose last entry is 1; it need not check the family.
         units: what each parameter is measured in; "" for none.
 
@@ -53,9 +53,9 @@ class Task:
         for part in ("low", "high", "units"):
             got = len(getattr(self, part))
             if got != len(self.names):
-                raise ValueError(f"{part} takes one entry for each of {self.names}, got {got}")
+                raise ValueError(f"{part} must have one entry for each of {self.names}, got {got}")
         if not self.names:
-            raise ValueError("names takes at least one parameter, got ()")
+            raise ValueError("names must hold at least one parameter, got ()")
         if not all(a < b for a, b in zip(self.low, self.high, strict=True)):
             raise ValueError(f"low must be below high for every parameter, got {self.low} and {self.high}")
 
@@ -87,7 +87,7 @@ class Task:
         return u.new_tensor(self.low).lerp(u.new_tensor(self.high), u)
 
     def homography(self, z: Tensor) -> Tensor:
-        """z (..., dim) to H (..., 3, 3), origin at the centre of the patch.
+        """z (..., dim) to H (..., 3, 3), origin at the center of the patch.
 
         >>> get("translation").homography(torch.tensor([2.0, -1.0]))
         tensor([[ 1.,  0.,  2.],
@@ -134,9 +134,11 @@ class Task:
 
     def _check_z(self, name: str, z: Tensor) -> None:
         if z.ndim < 1 or z.shape[-1] != self.dim:
-            raise ValueError(f"{name} takes shape (..., {self.dim}) for {self.name}, got {tuple(z.shape)}")
+            raise ValueError(
+                f"{name} must have shape (..., {self.dim}) for {self.name}, got {tuple(z.shape)}"
+            )
         if not z.is_floating_point():
-            raise TypeError(f"{name} takes a floating tensor, got {z.dtype}")
+            raise TypeError(f"{name} must be a floating tensor, got {z.dtype}")
 
 
 _REGISTRY: dict[str, Task] = {}
@@ -248,7 +250,7 @@ for _task in (
         _read_projective,
         ("",) * 4 + ("1/pixel",) * 2,
     ),
-    # What a small patch of a moving picture does: it shifts, and is a little distorted on the way.
+    # What a small patch of two related images does: it shifts, and is a little distorted.
     Task(
         "motion",
         _SHIFTS + _LINEAR,

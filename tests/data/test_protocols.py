@@ -146,3 +146,13 @@ def test_refusals_name_what_was_wrong():
     other = tasks.Task("other", ("a",), (0.0,), (1.0,), geometry.scale, lambda H: H[..., 0, 0, None])
     with pytest.raises(ValueError, match="'release' exists for"):
         protocols.get("release", other, (32, 32), 11)
+
+
+@pytest.mark.parametrize("protocol", protocols.PROTOCOLS)
+@pytest.mark.parametrize("task", protocols.RELEASE_TASKS)
+def test_rows_come_first_where_the_first_number_moves_down(task: str, protocol: str) -> None:
+    rule = protocols.get(protocol, tasks.get(task), (32, 32), 11)
+    assert rule.rows_first == protocols.rows_first(task, protocol)
+    if task == "translation":
+        first = rule.homography(torch.tensor([3.0, 0.0]))[:2, 2].tolist()
+        assert first == ([0.0, 3.0] if rule.rows_first else [3.0, 0.0])

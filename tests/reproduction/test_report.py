@@ -124,7 +124,7 @@ def test_tuning_averages_responses_by_z() -> None:
 
         from caunet import tasks
 
-        task, protocol = tasks.get("rotation"), "text"
+        task, names = tasks.get("rotation"), ("angle",)
 
         def __len__(self) -> int:
             return 90

@@ -138,7 +138,12 @@ class PairSource:
     @property
     def names(self) -> tuple[str, ...]:
         """What the parameters are called, in the protocol's order of z."""
-        return ("rows", "columns") if self.rule.places else self.task.names
+        return ("rows", "columns") if self.rows_first else self.task.names
+
+    @property
+    def rows_first(self) -> bool:
+        """Whether z is (rows, columns), y before x: see `caunet.data.protocols.rows_first`."""
+        return self.rule.rows_first
 
     def homography(self, z: Tensor) -> Tensor:
         """z (..., dim), in the protocol's order (release translation: rows first), to H (..., 3, 3)."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from caunet import geometry
 from caunet.tasks import Task
 
-__all__ = ["PROTOCOLS", "Crops", "Release", "Rule", "Text", "get"]
+__all__ = ["PROTOCOLS", "Crops", "Release", "Rule", "Text", "get", "rows_first"]
 
 RELEASE_TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 
@@ -34,6 +34,7 @@ class Rule(Protocol):
     corner: tuple[int, int]  # first pixel (row, column) of the patch at the image's centre
     whole: bool  # whether z are whole numbers
     places: bool  # whether patches lie at random places and are cut out; else the second is warped
+    rows_first: bool  # whether z is (rows, columns); see `rows_first`
 
     def parameters(self, u: Tensor) -> Tensor:
         """Uniform numbers (B, dim) to z (B, dim) float32."""
@@ -46,6 +47,17 @@ class Rule(Protocol):
 
     def homography(self, z: Tensor) -> Tensor:
         """z (..., dim), in this protocol's order, to H (..., 3, 3)."""
+
+
+def rows_first(task: str, protocol: str) -> bool:
+    """Whether z is (rows, columns), y before x, as the authors' scripts have it: translations of the release.
+
+    The one place that knows; a `PairSource` tells it of its pairs, cards of networks have what to ask it with.
+
+    >>> rows_first("translation", "release"), rows_first("translation", "text"), rows_first("scaling", "release")
+    (True, False, False)
+    """
+    return task == "translation" and protocol == "release"
 
 
 def get(name: str, task: Task, size: tuple[int, int], patch: int) -> Rule:
@@ -72,6 +84,7 @@ class Text:
     interpolation = "bilinear"
     whole = False
     places = False
+    rows_first = False
 
     def __init__(self, task: Task, size: tuple[int, int], patch: int) -> None:
         self.task, self.patch = task, patch
@@ -118,6 +131,7 @@ class Release:
         self.task, self.size, self.patch = task, size, patch
         self.whole = task.name in ("translation", "rotation")
         self.places = task.name == "translation"
+        self.rows_first = rows_first(task.name, self.name)
         self.interpolation = {"translation": "none", "rotation": "bicubic"}.get(task.name, "bilinear")
         self.text = Text(task, size, patch)
         self.corner = self.text.corner
@@ -146,7 +160,7 @@ class Release:
         return _pull(H, self._box_offset(H), self.text.origin)
 
     def homography(self, z: Tensor) -> Tensor:
-        return self.task.homography(z.flip(-1) if self.task.name == "translation" else z)
+        return self.task.homography(z.flip(-1) if self.rows_first else z)
 
     def _box_offset(self, H: Tensor) -> Tensor:
         # Of the second patch's first pixel, (x, y) in H's coordinates. (B, 2)

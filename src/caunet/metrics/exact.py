@@ -2,7 +2,7 @@
 
 A float64 is an integer of 53 bits times a power of two. :class:`ExactSum` adds up the integers of each power
 separately, as 64-bit integers split in two halves, so that no addition rounds; the one rounding is at the
-end, when the total becomes a float. Its state is a small integer tensor (34 kB a channel); merging two sums
+end, when the total becomes a float. Its state is a small integer tensor (34 kB for each channel); merging two sums
 is adding two tensors, and so is a distributed all-reduce.
 """
 
@@ -40,9 +40,9 @@ class ExactSum:
         channels = self.state.shape[0]
         if values.ndim != 2 or values.shape[0] != channels or values.dtype != torch.float64:
             got = f"{tuple(values.shape)} of {values.dtype}"
-            raise ValueError(f"values takes float64 of shape ({channels}, n), got {got}")
+            raise ValueError(f"values must be float64 of shape ({channels}, n), got {got}")
         if not bool(values.isfinite().all()):
-            raise ValueError("values takes finite numbers only")
+            raise ValueError("values must be finite, got some that are not")
         values = values.to(self.state.device)
         mantissa, exponent = torch.frexp(values)
         whole = (mantissa * 2.0**_MANTISSA_BITS).to(torch.int64)

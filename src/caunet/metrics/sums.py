@@ -11,7 +11,7 @@ from caunet.metrics.exact import ExactSum
 
 __all__ = ["ErrorSums"]
 
-# The fixed histogram: 64 bins an octave (each 1.1 % wide) from 2^-14 to 2^14 pixels, and one on either side.
+# The fixed histogram: 64 bins per octave (each 1.1 % wide) from 2^-14 to 2^14 pixels, and one on either side.
 _LOWEST_OCTAVE, _HIGHEST_OCTAVE, _PER_OCTAVE = -14, 14, 64
 _BINS = (_HIGHEST_OCTAVE - _LOWEST_OCTAVE) * _PER_OCTAVE + 2
 _COARSE = 8  # fine bins in one reported bin
@@ -95,7 +95,7 @@ class ErrorSums:
     def quantile(self, q: float) -> float | None:
         """The corner error that a share ``q`` of samples does not exceed; ``None`` beyond the histogram."""
         if not 0 <= q <= 1:
-            raise ValueError(f"q takes a number between 0 and 1, got {q!r}")
+            raise ValueError(f"q must be a number between 0 and 1, got {q!r}")
         reached = self._bins.cumsum(0) >= max(1, math.ceil(q * self.count))
         place = int(reached.long().argmax())
         if place == 0:
@@ -103,7 +103,7 @@ class ErrorSums:
         return None if place == _BINS - 1 else float(2 ** (_LOWEST_OCTAVE + (place - 0.5) / _PER_OCTAVE))
 
     def histogram(self) -> dict[str, Any]:
-        """Corner errors, eight bins an octave: ``edges`` (n + 1) in pixels, ``counts``, and outliers."""
+        """Corner errors, eight bins per octave: ``edges`` (n + 1) in pixels, ``counts``, and outliers."""
         inner = self._bins[1:-1].reshape(-1, _COARSE).sum(1).tolist()
         used = [i for i, n in enumerate(inner) if n] or [0]
         first, last = used[0], used[-1] + 1

@@ -138,9 +138,7 @@ def tuning_of(model: RelationNetwork, source: PairSource, most: int = 40_000) ->
     count = torch.bincount(where, minlength=bins ** len(dims))
     shape = (-1, bins) if len(dims) == 1 else (-1, bins, bins)
     extent = tuple((task.low[d], task.high[d]) for d in dims)
-    # The released translation is (rows, columns); every other z has the order of its task.
-    rows_first = task.name == "translation" and source.protocol == "release"
-    names = ("rows", "columns") if rows_first else tuple(task.names[d] for d in dims)
+    names = tuple(source.names[d] for d in dims)
     return Tuning(names, extent, (total / count[:, None]).T.reshape(shape))
 
 

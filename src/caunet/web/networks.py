@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from caunet import tasks
+from caunet.data.protocols import rows_first
 from caunet.errors import CheckpointError
 from caunet.models import RelationNetwork, load_weights
 from caunet.models.pretrained import card, load_pretrained, pretrained_names
@@ -56,12 +57,12 @@ class Networks:
     def _load(self, name: str, task: str) -> Network:
         full = f"{name}-{task}"
         if self.folder is None:
-            return Network(load_pretrained(full), _rows_first(task, card(full)))
+            return Network(load_pretrained(full), rows_first(task, str(card(full).get("protocol"))))
         path = self.folder / f"{full}.safetensors"
         model = load_weights(path, dtype=torch.float32).eval()
         if model.model_spec.task != task or model.model_spec.dim != tasks.get(task).dim:
             raise CheckpointError(f"{path} was trained for {model.model_spec.task}, not for {task}")
-        return Network(model, _rows_first(task, _about(path.with_suffix(".json"))))
+        return Network(model, rows_first(task, str(_about(path.with_suffix(".json")).get("protocol"))))
 
 
 def _about(path: Path) -> dict[str, object]:
@@ -73,7 +74,3 @@ def _about(path: Path) -> dict[str, object]:
     if not isinstance(about, dict):
         raise CheckpointError(f"{path} must hold a JSON object")
     return about
-
-
-def _rows_first(task: str, about: dict[str, object]) -> bool:
-    return task == "translation" and about.get("protocol") == "release"
