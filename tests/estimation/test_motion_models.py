@@ -1,6 +1,8 @@
 """Motion models: each is a group with its generators and its fit; a camera rotation is found in warped photographs."""
 
 import json
+import re
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from scipy.spatial.transform import Rotation
 from tests.estimation.scenes import pair
 
@@ -158,27 +161,15 @@ def test_other_bad_options_are_named() -> None:
         register_motion_model(Translation)
 
 
-def test_a_model_from_outside_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_adds_a_model_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """docs/estimation.md runs as written: a camera rotation is found, and a class from outside is a motion model."""
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
-
-    @register_motion_model
-    class Sideways(MotionModel):
-        """A shift along x, as a rectified pair of cameras sees a plane that faces it."""
-
-        name, freedom, search_angles = "sideways", 1, 1
-
-        def generators(self):
-            return np.eye(8)[2:3]
-
-        def fit(self, source, target, weight, prior=0.0):
-            H = np.eye(3)
-            H[0, 2] = weight @ (target - source)[:, 0] / max(weight.sum(), 1e-12)
-            return H
-
-        @classmethod
-        def describe(cls, parameters):
-            return [("disparity", f"{parameters['shift_x']:.2f} px")]
-
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.png", "b.png"):
+        Image.fromarray(photograph("camera.png")[::4, ::4]).save(name)
+    page = Path(__file__).parents[2] / "docs" / "estimation.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile("\n".join(blocks), page.name, "exec"), {})
     assert "sideways" in motion_model_names(without_options=True)
     truth = np.array([[1.0, 0, 7.25], [0, 1, 0], [0, 0, 1]])
     found = caunet.estimate(*pair(truth, 96), model="sideways")

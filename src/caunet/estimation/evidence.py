@@ -27,7 +27,7 @@ _FLAT = 0.004**2  # variance of gray levels below which a window shows nothing: 
 
 
 def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
-    """How well windows of a (H, W) look like b's under H, each up to a gain and a bias.
+    """How well windows of a (H, W) correlate with b's under H, each up to a gain and a bias.
 
     ``score``: mean correlation of the windows, weighted by their contrast (its logarithm, so that no strong edge
     decides alone). ``alike``: share of those above 0.7. ``windows``: share of windows that show something.

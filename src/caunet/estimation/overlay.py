@@ -33,7 +33,7 @@ def overlay(
     Args:
         a, b: the two images, in any form that :func:`caunet.estimate` reads.
         estimate: what was found for them.
-        margin: how far beyond a to look, as a share of its larger side; there b is alone.
+        margin: how far beyond a the result reaches, as a share of its larger side; there is only b.
         outline: draw the frame of a.
 
     >>> import numpy as np
