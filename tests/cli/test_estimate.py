@@ -150,7 +150,7 @@ def test_below_the_confidence_asked_for_it_ends_with_3(known, pictures, tmp_path
             ["--model", "camera-rotation", "--focal", "9", "--server", "http://x"],
             "--focal and --principal-point must be left out with --server",
         ),
-        (["--server", "localhost"], r"--server takes an address such as http://localhost:8000"),
+        (["--server", "localhost"], r"--server must be an address such as http://localhost:8000"),
     ],
 )
 def test_wrong_arguments_are_one_line_and_code_2(pictures, words, message, capsys):

@@ -93,13 +93,15 @@ def test_an_unsure_answer_ends_with_3(server, pictures):
     [
         (
             (413, b'{"detail": "at most 20 MB"}'),
-            "takes smaller files only: at most 20 MB; shrink the pictures",
+            "takes smaller files only: at most 20 MB; reduce the images",
         ),
-        ((413, b"<html>"), "takes smaller files only; shrink"),
-        ((422, b'{"detail": "a: too small:\\n 1 x 1"}'), "cannot use these pictures: a: too small: 1 x 1"),
-        ((422, b'{"detail": [{"msg": "Field required", "loc": ["a"]}]}'), "pictures: Field required"),
-        ((422, b'{"error": {"message": "b is blank"}}'), "cannot use these pictures: b is blank"),
+        ((413, b"<html>"), "takes smaller files only; reduce"),
+        ((422, b'{"detail": "a: too small:\\n 1 x 1"}'), "cannot use these images: a: too small: 1 x 1"),
+        ((422, b'{"detail": [{"msg": "Field required", "loc": ["a"]}]}'), "images: Field required"),
+        ((422, b'{"error": {"message": "b is blank"}}'), "cannot use these images: b is blank"),
         ((503, b'{"error": "8 are waiting"}'), "is busy: 8 are waiting; try again in a moment"),
+        ((421, b'{"detail": "Another host."}'), "refuses this: Another host"),
+        ((504, b'{"detail": "Longer than 4 s."}'), "stopped the computation: Longer than 4 s"),
         ((404, b"[]"), "answered 404 Not Found; is it caunet?"),
         ((500, b""), "answered 500 Internal Server Error; is it caunet?"),
         ((200, b"<html>"), "answered something that is not JSON; is it caunet?"),
@@ -134,7 +136,7 @@ def test_nobody_there_and_nobody_answering(pictures, capsys):
         assert main(["estimate", *pictures, "--server", url, "--timeout", "0.2"]) == 2
         assert "did not answer within 0.2 s; try a larger --timeout" in capsys.readouterr().err
     assert main(["estimate", *pictures, "--server", url, "--timeout", "0"]) == 2
-    assert "--timeout takes a positive number" in capsys.readouterr().err
+    assert "--timeout must be a positive number" in capsys.readouterr().err
 
 
 def test_missing_files_are_named_before_anything_is_sent(pictures, capsys):

@@ -16,7 +16,8 @@ import caunet
 from caunet import geometry, tasks
 from caunet.cli import main
 from caunet.metrics import corner_error
-from caunet.models import load_weights
+from caunet.models import load_weights, save_weights
+from caunet.web import worker
 from caunet.web.answers import setup
 from caunet.web.certainty import certainty, explained
 from caunet.web.inference import infer
@@ -25,6 +26,14 @@ from caunet.web.patches import cut_pair, gray_photograph
 from tests.web.pictures import ASTRONAUT, bomb, carried, png, related
 
 PLACE = {"task": "rotation", "z": [20.0], "photograph": "astronaut", "x": 230, "y": 110}
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    """What a worker sets up sets torch to one thread; other tests of this process get back what they had."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +164,31 @@ def test_translations_of_the_release_are_turned_around(untrained, tmp_path):
         answer = handler("infer", "application/json", json.dumps(question).encode())
         answers.append(answer["networks"]["can"]["z"])
     assert answers[1] == pytest.approx(answers[0][::-1])
+
+
+def test_weights_that_cannot_be_used_are_not_a_500(untrained, tmp_path, capsys):
+    question = json.dumps({**PLACE, "task": "rotation"}).encode()
+    whole = (untrained / "can-rotation.safetensors").read_bytes()
+    for name, content in {"can": whole[:-20], "bln": b"nothing"}.items():
+        (tmp_path / f"{name}-rotation.safetensors").write_bytes(content)
+        handler = setup(weights=str(tmp_path))
+        status, answer, ends = worker._answer(handler, "infer", "application/json", question, None)
+        assert (status, ends) == (503, False)
+        assert json.loads(answer)["detail"] == "The server cannot load what this needs; its log says why."
+        assert "CheckpointError" in capsys.readouterr().err
+        (tmp_path / f"{name}-rotation.safetensors").unlink()
+    # Finite weights whose sums are not: that network has no answer, the others do.
+    for name in ("ctn", "can"):
+        model = load_weights(untrained / f"{name}-rotation.safetensors")
+        if name == "can":
+            with torch.no_grad():
+                for parameter in model.decoder.parameters():
+                    parameter.fill_(3e38)
+        save_weights(model, tmp_path / f"{name}-rotation.safetensors")
+    handler = setup(weights=str(tmp_path), warm=True)
+    status, answer, _ = worker._answer(handler, "infer", "application/json", question, None)
+    assert status == 200
+    assert list(json.loads(answer)["networks"]) == ["ctn"]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -308,4 +342,4 @@ def test_the_command_line_asks_the_server(server, tmp_path, capsys):
     assert Image.open(io.BytesIO(Path(aligned).read_bytes())).size == (256, 256)
     Path(paths[1]).write_bytes(b"no picture")
     assert main(["estimate", *paths, "--server", server]) == 2
-    assert "cannot use these pictures: b: not an image" in capsys.readouterr().err
+    assert "cannot use these images: b: not an image" in capsys.readouterr().err

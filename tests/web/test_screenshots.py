@@ -8,7 +8,7 @@ from PIL import Image
 from tools import browser, screenshots
 
 
-def test_few_colours_keep_the_exact_ones_and_stay_near() -> None:
+def test_few_colors_keep_the_exact_ones_and_stay_near() -> None:
     rng = np.random.default_rng(0)
     smooth = np.linspace(0, 255, 120)[:, None, None] * np.array([1.0, 0.5, 0.2])
     pixels = np.clip(smooth + rng.normal(0, 3, (120, 160, 3)), 0, 255).astype(np.uint8)

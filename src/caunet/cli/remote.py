@@ -28,7 +28,7 @@ def estimate_remotely(server: str, a: Path, b: Path, model: str, *, timeout: flo
     """Post the two files to ``server``/api/estimate and read the estimate that comes back."""
     url = _address(server)
     if not 0 < timeout < float("inf"):
-        raise ValueError(f"--timeout takes a positive number of seconds; got {timeout}")
+        raise ValueError(f"--timeout must be a positive number of seconds, got {timeout}")
     files = {"a": (f"a{a.suffix}", _content(a, "a")), "b": (f"b{b.suffix}", _content(b, "b"))}
     body, kind = multipart({"model": model}, files)
     request = urllib.request.Request(url, body, {"Content-Type": kind, "Accept": "application/json"})
@@ -58,7 +58,7 @@ def multipart(fields: Mapping[str, str], files: Mapping[str, tuple[str, bytes]])
 def _address(server: str) -> str:
     parts = urllib.parse.urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"--server takes an address such as http://localhost:8000; got {server!r}")
+        raise ValueError(f"--server must be an address such as http://localhost:8000, got {server!r}")
     return f"{server.rstrip('/')}/api/estimate"
 
 
@@ -87,7 +87,7 @@ def _post(request: urllib.request.Request, server: str, timeout: float) -> bytes
         why = getattr(why, "strerror", None) or why or type(error).__name__
         raise ServerError(
             f"{server} cannot be reached ({why}); is `caunet serve` running there? "
-            "Without --server the pictures are compared here"
+            "Without --server the images are compared here"
         ) from error
     if len(content) > LARGEST_ANSWER:
         raise ServerError(f"{server} answered more than {LARGEST_ANSWER // 2**20} MB; is it caunet?")
@@ -97,10 +97,14 @@ def _post(request: urllib.request.Request, server: str, timeout: float) -> bytes
 def _refusal(server: str, code: int, reason: str) -> str:
     if code == 413:
         return (
-            f"{server} takes smaller files only{_colon(reason)}; shrink the pictures, or leave out --server"
+            f"{server} takes smaller files only{_colon(reason)}; reduce the images, or leave out --server"
         )
     if code in (400, 422):
-        return f"{server} cannot use these pictures{_colon(reason)}"
+        return f"{server} cannot use these images{_colon(reason)}"
+    if code in (403, 421):
+        return f"{server} refuses this{_colon(reason)}"
+    if code == 504:
+        return f"{server} stopped the computation{_colon(reason)}"
     if code in (429, 503):
         return f"{server} is busy{_colon(reason)}; try again in a moment"
     return f"{server} answered {code} {http.client.responses.get(code, '')}{_colon(reason)}; is it caunet?"

@@ -27,7 +27,7 @@ def setup(weights: str | None = None, warm: bool = False) -> Handler:
     torch.set_num_threads(1)  # two computations of one thread each end sooner than two that share both cores
     networks = Networks(None if weights is None else Path(weights))
     if warm:
-        with contextlib.suppress(CaunetError):  # whoever asks for what cannot be loaded is told so
+        with contextlib.suppress(CaunetError):  # a request that needs it gets the error
             _warm(networks)
 
     def handler(name: str, kind: str, body: bytes) -> dict[str, Any]:

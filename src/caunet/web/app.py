@@ -108,7 +108,7 @@ def _add_page(app: FastAPI) -> None:
 
 
 def _add_api(app: FastAPI, networks: Networks) -> None:
-    @app.get("/healthz", response_model=schemas.Health, summary="Is it there?")
+    @app.get("/healthz", response_model=schemas.Health, summary="Whether the server answers")
     async def healthz() -> Response:
         return JSONResponse({"status": "ok", "version": caunet.__version__})
 
@@ -122,11 +122,11 @@ def _add_api(app: FastAPI, networks: Networks) -> None:
         response_class=Response,
         responses={
             200: {"content": {"image/png": {}}, "description": "The photograph."},
-            404: {"model": schemas.Problem, "description": "There is none of that name."},
+            404: {"model": schemas.Problem, "description": "There is no photograph of that name."},
             422: {"model": schemas.Problem, "description": "Never."},
         },
     )
-    def picture(name: Annotated[str, fastapi.Path(examples=list(PHOTOGRAPHS)[:2])]) -> Response:
+    def embedded(name: Annotated[str, fastapi.Path(examples=list(PHOTOGRAPHS)[:2])]) -> Response:
         if name not in PHOTOGRAPHS:
             raise HTTPException(
                 404, f"There is no photograph of that name; there are {', '.join(PHOTOGRAPHS)}."

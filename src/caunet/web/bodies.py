@@ -14,10 +14,10 @@ _DESCRIPTIONS = {
     "task": "What relates the patches.",
     "z": "The parameters to transform by, in the order of /api/models and within their ranges.",
     "photograph": "An embedded photograph.",
-    "x": "The patch's centre: column, in pixels of the photograph as shown.",
-    "y": "The patch's centre: row.",
-    "zoom": "How many pixels of the photograph make one of the patch, a side.",
-    "first": "11 rows of 11 grey levels.",
+    "x": "The patch's center: column, in pixels of the photograph as shown.",
+    "y": "The patch's center: row.",
+    "zoom": "How many pixels of the photograph make one pixel of the patch, per side.",
+    "first": "11 rows of 11 gray levels.",
     "second": "Likewise.",
 }
 
@@ -27,7 +27,7 @@ def infer_body(known: Sequence[tasks.Task], photographs: Sequence[str]) -> dict[
     fields = _infer_fields(known, photographs)
     place = {name: fields[name] for name in ("task", "z", "photograph", "x", "y", "zoom")}
     patches = {name: fields[name] for name in ("task", "first", "second")}
-    form = {"picture": _file("A picture to take the patch from."), **place, "z": _text("20, or 1.5,0.8.")}
+    form = {"picture": _file("An image to take the patch from."), **place, "z": _text("20, or 1.5,0.8.")}
     del form["photograph"]
     either = [
         *(_object({**place, **_for_task(task)}, optional=("zoom",)) for task in known),
@@ -84,13 +84,13 @@ def _object(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[
 def estimate_body(models: tuple[str, ...]) -> dict[str, Any]:
     """The request body of ``POST /api/estimate``."""
     form = {
-        "a": _file("The first picture: PNG, JPEG, TIFF, BMP, GIF, WebP or PPM."),
-        "b": _file("The second picture; it may have another size."),
+        "a": _file("The first image: PNG, JPEG, TIFF, BMP, GIF, WebP or PPM."),
+        "b": _file("The second image; it may have another size."),
         "model": {
             "type": "string",
             "enum": list(models),
             "default": "projective",
-            "description": "What may relate them.",
+            "description": "The motion model.",
         },
     }
     content = {"multipart/form-data": {"schema": _object(form, optional=("model",))}}

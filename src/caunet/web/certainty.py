@@ -1,15 +1,15 @@
-"""How much a pair of patches can tell about z, and whether what was inferred explains it.
+"""How much a pair of patches says about z, and whether the inferred z explains it.
 
 The confidence of a patch pair is a product of two numbers within 0..1:
 
-*certainty*: the share of our ignorance that the first patch can take away. Before looking, z is anywhere in its
-range. A change of z moves each pixel, and changes its grey level by the gradient there: J (pixels, dim). Against
-noise of a few grey levels the patch tells z up to a covariance of (J'J / noise^2 + prior)^-1; certainty is one minus
-the spread of the corners under that, divided by their spread before. Where nothing is to be seen J is 0, and so is
-the certainty; and where there is no more to be seen than noise, what noise would add to J'J is taken off.
+*certainty*: the share of the prior uncertainty that the first patch removes. The prior is uniform over the range of
+z. A change of z moves each pixel, and changes its gray level by the gradient there: J (pixels, dim). With noise of a
+few gray levels, the patch determines z up to a covariance of (J'J / noise^2 + prior)^-1; certainty is one minus the
+spread of the corners under that covariance, divided by their spread under the prior. In a uniform area J is 0, and so
+is the certainty; what noise alone would add to J'J is subtracted.
 
-*explained*: the share of the second patch's variance that is the first patch, moved by the z that was inferred, where
-the two overlap. It is near 0 for a wrong answer, and for patches that have nothing to do with each other.
+*explained*: the share of the second patch's variance that the first patch explains after the inferred transformation,
+where the two overlap. It is near 0 for a wrong answer, and for patches that have nothing to do with each other.
 """
 
 import functools
@@ -23,13 +23,13 @@ from caunet.tasks import Task
 __all__ = ["certainty", "explained"]
 
 NOISE = 4 / 255
-"""What a difference of grey levels may be without meaning anything."""
+"""Standard deviation of the noise of a gray level."""
 FEWEST = 16
 """Pixels that must overlap to compare them."""
 
 
 def certainty(first: Tensor, task: Task) -> float:
-    """Of the patch ``first`` (P, P), values 0..1, for ``task``: 0 (nothing to see) to 1.
+    """Of the patch ``first`` (P, P), values 0..1, for ``task``: 0 (a uniform area) to 1.
 
     >>> from caunet import tasks
     >>> certainty(torch.full((11, 11), 0.5), tasks.get("rotation"))
@@ -45,10 +45,10 @@ def certainty(first: Tensor, task: Task) -> float:
     velocity = (_velocity(task, patch) * ((high - low) / 2)).reshape(patch, patch, 2, task.dim)
     inner = velocity[1:-1, 1:-1].reshape(-1, 2, task.dim)
     J, V = (gradient * inner).sum(1), inner.reshape(-1, task.dim)
-    # What noise alone would seem to tell is taken off: central differences of it have a quarter of NOISE^2.
-    told, ways = torch.linalg.eigh((J.T @ J) / NOISE**2 - V.T @ V / 4)
+    # What noise alone would contribute is subtracted: its central differences have a quarter of NOISE^2.
+    values, vectors = torch.linalg.eigh((J.T @ J) / NOISE**2 - V.T @ V / 4)
     prior = 3 * torch.eye(task.dim, dtype=torch.float64)
-    covariance = torch.linalg.inv(ways @ torch.diag(told.clamp(min=0)) @ ways.T + prior)
+    covariance = torch.linalg.inv(vectors @ torch.diag(values.clamp(min=0)) @ vectors.T + prior)
     C = velocity[:: patch - 1, :: patch - 1].reshape(-1, task.dim)
     before = (C @ C.T).trace() / 3
     after = (C @ covariance @ C.T).trace()
@@ -56,7 +56,7 @@ def certainty(first: Tensor, task: Task) -> float:
 
 
 def explained(first: Tensor, second: Tensor, H: Tensor) -> float:
-    """The share of ``second`` (P, P) that is ``first`` moved by H (3, 3; origin at the centre): 0 to 1."""
+    """The share of ``second`` (P, P) that ``first`` explains, moved by H (3, 3; origin at the center): 0 to 1."""
     size = (first.shape[0], first.shape[1])
     try:
         pixels = geometry.center(H.double(), size)

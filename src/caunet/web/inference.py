@@ -1,4 +1,4 @@
-"""What the networks make of a pair of patches, as the page shows it."""
+"""What the networks infer from a pair of patches, as the page shows it."""
 
 import time
 from typing import Any, TypeVar
@@ -61,7 +61,7 @@ def _ask(network: Network, first: Tensor, second: Tensor) -> Tensor:
 def _compare(task: tasks.Task, answers: dict[str, Tensor], truth: Tensor | None) -> dict[str, Any]:
     """All answers and the truth as quadrilaterals, and how far they are apart.
 
-    Corners are those of the first patch, carried into the second: (x, y) in pixels from its first pixel's centre.
+    Corners are those of the first patch, mapped into the second: (x, y) in pixels from the center of its first pixel.
     """
     every = [*answers.values(), *([] if truth is None else [truth.double()])]
     if not every:
@@ -80,7 +80,7 @@ def _compare(task: tasks.Task, answers: dict[str, Tensor], truth: Tensor | None)
 
 
 def _inside(network: Network, first: Tensor, second: Tensor) -> dict[str, Any]:
-    """The competition of CAN's units, and what its winner looks for."""
+    """The competition of CAN's units, and the weights of the winner."""
     model = network.model
     responses = model.units(first[None] - 0.5, second[None] - 0.5)[0]
     index = int(responses.argmax())

@@ -151,7 +151,7 @@ class Computations:
             self._idle.append(one)
 
     def close(self) -> None:
-        """Take no more, and kill what runs: a server that is told to stop stops at once."""
+        """Take no more, and kill what runs: a server that has to stop stops at once."""
         with self._lock:
             self._closed = True
             ending, self._all = self._all, set()

@@ -1,4 +1,4 @@
-"""What holds for every request, whoever answers it: bounded bodies, bounded crowds, strict headers.
+"""What holds for every request, whichever route answers it: bounded bodies, known hosts, strict headers.
 
 These are plain ASGI middlewares around the whole application, so that they also see what never reaches a route:
 unknown addresses, errors inside the application, bodies nobody reads.
@@ -30,7 +30,7 @@ HEADERS = {
 
 
 class StrictHeaders:
-    """Adds :data:`HEADERS` to every response; answers of the API are not kept by anyone."""
+    """Adds :data:`HEADERS` to every response; answers of the API are not cached."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
@@ -40,7 +40,7 @@ class StrictHeaders:
             await self.app(scope, receive, send)
             return
         extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-        # The page itself may be kept, but is asked for anew: it changes with the package.
+        # The page itself may be cached, but is validated each time: it changes with the package.
         keep = b"no-store" if scope["path"].startswith("/api") else b"no-cache"
         extra.append((b"cache-control", keep))
         replaced = {name for name, _ in extra}
@@ -123,7 +123,7 @@ def _host_name(host: bytes) -> str:
 
 
 class BodyLimit:
-    """Reads bodies while counting, and hands them on whole; refuses what is too much, too slow or too many.
+    """Reads bodies while counting, and passes them on whole; refuses bodies that are too large, too slow or too many.
 
     A body is refused (413) by its Content-Length, or where it has none (chunked) at the byte that is too many: no
     more than ``limit`` bytes are ever held. The rest is then read and dropped for a moment, because a client that

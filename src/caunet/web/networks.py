@@ -1,4 +1,4 @@
-"""The networks that can be asked: those that come with the package, or those in a folder."""
+"""The networks that the server has: those that come with the package, or those in a folder."""
 
 import functools
 import json
@@ -20,7 +20,7 @@ TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 
 
 class Network(NamedTuple):
-    """A network and how its z is written."""
+    """A network and the order of its z."""
 
     model: RelationNetwork
     rows_first: bool
@@ -28,9 +28,9 @@ class Network(NamedTuple):
 
 
 class Networks:
-    """Networks by name and task, looked for and loaded when they are first asked for.
+    """Networks by name and task, found and loaded on first use.
 
-    ``available(task)`` names those there are, ``get(name, task)`` is one of them.
+    ``available(task)`` lists the names for a task, ``get(name, task)`` is one of the networks.
 
     Args:
         folder: holds ``MODEL-TASK.safetensors``; the package's own if not given.
@@ -40,10 +40,10 @@ class Networks:
         self.folder = folder
         # Caches of the instance: those of a method would keep every instance alive.
         self.get = functools.cache(self._load)
-        self.available = functools.cache(self._look)
+        self.available = functools.cache(self._find)
 
-    def _look(self, task: str) -> tuple[str, ...]:
-        """Which of ctn, bln, can there are for ``task``."""
+    def _find(self, task: str) -> tuple[str, ...]:
+        """Which of ctn, bln, can exist for ``task``."""
         if self.folder is None:
             names = set(pretrained_names())
         else:
@@ -51,7 +51,7 @@ class Networks:
         return tuple(name for name in NETWORKS if f"{name}-{task}" in names)
 
     def all_of(self, task: str) -> dict[str, Network]:
-        """Those there are for ``task``."""
+        """All networks for ``task``."""
         return {name: self.get(name, task) for name in self.available(task)}
 
     def _load(self, name: str, task: str) -> Network:

@@ -1,4 +1,4 @@
-"""Photographs to look at, and pairs of patches cut out of them as the networks know them from training."""
+"""Photographs to look at, and pairs of patches cut out of them as in training."""
 
 import functools
 import io
@@ -26,7 +26,7 @@ __all__ = [
 
 PATCH = 11
 SIDE = 512
-"""Photographs are shown with sides of at most so many pixels; places are told in pixels of that size."""
+"""Photographs are shown with sides of at most so many pixels; places are pixels of that size."""
 WINDOW = 65
 """What is cut out around a patch, in its own pixels: no task's transformation looks further."""
 
@@ -84,14 +84,14 @@ def shown(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def cut_pair(
-    gray: npt.NDArray[np.uint8], task: tasks.Task, z: Tensor, centre: tuple[int, int], zoom: int
+    gray: npt.NDArray[np.uint8], task: tasks.Task, z: Tensor, center: tuple[int, int], zoom: int
 ) -> tuple[Tensor, Tensor]:
-    """The patch around ``centre`` (x, y) and the same place transformed by z (dim,): bytes (11, 11) each.
+    """The patch around ``center`` (x, y) and the same place transformed by z (dim,): bytes (11, 11) each.
 
     A pixel of the patches is the mean of ``zoom`` x ``zoom`` of the photograph; beyond the photograph its border is
     repeated. From there on it is the protocol ``text``, done by the code that makes the training pairs.
     """
-    window = _window(gray, centre, zoom)[None]
+    window = _window(gray, center, zoom)[None]
     rule = Text(task, (WINDOW, WINDOW), PATCH)
     canvas = Canvas(pad(window))
     first = crop(canvas, torch.tensor([rule.corner]), PATCH)
@@ -99,10 +99,10 @@ def cut_pair(
     return first[0], second[0]
 
 
-def _window(gray: npt.NDArray[np.uint8], centre: tuple[int, int], zoom: int) -> Tensor:
-    """Bytes (WINDOW, WINDOW) about ``centre``, each the mean of zoom x zoom pixels."""
+def _window(gray: npt.NDArray[np.uint8], center: tuple[int, int], zoom: int) -> Tensor:
+    """Bytes (WINDOW, WINDOW) about ``center``, each the mean of zoom x zoom pixels."""
     reach = WINDOW * zoom
-    first_x, first_y = (c - zoom // 2 - zoom * (WINDOW // 2) for c in centre)
+    first_x, first_y = (c - zoom // 2 - zoom * (WINDOW // 2) for c in center)
     rows = np.clip(np.arange(first_y, first_y + reach), 0, gray.shape[0] - 1)
     columns = np.clip(np.arange(first_x, first_x + reach), 0, gray.shape[1] - 1)
     cut = torch.from_numpy(gray[np.ix_(rows, columns)]).to(torch.float32)

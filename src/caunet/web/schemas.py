@@ -1,4 +1,4 @@
-"""What goes in and out of the API: checked by pydantic, told by OpenAPI, with examples."""
+"""What goes in and out of the API: checked by pydantic, described by OpenAPI."""
 
 from typing import Annotated, Any, Literal
 
@@ -68,7 +68,7 @@ class TaskAnswer(BaseModel):
 
 
 class PhotographAnswer(BaseModel):
-    """An embedded photograph; places are told in pixels of this size."""
+    """An embedded photograph; places are pixels of this size."""
 
     name: str
     width: int
@@ -77,7 +77,7 @@ class PhotographAnswer(BaseModel):
 
 
 class ModelsAnswer(BaseModel):
-    """What can be asked for."""
+    """What the API offers."""
 
     tasks: list[TaskAnswer]
     networks: list[str]
@@ -94,7 +94,7 @@ class NetworkAnswer(BaseModel):
 
 
 class Term(BaseModel):
-    """A rank-one term of a unit: what it weighs in the first and in the second patch, largest 1."""
+    """A rank-one term of a unit: its weights on the first and on the second patch, largest 1."""
 
     u: list[list[float]]
     v: list[list[float]]
@@ -140,7 +140,7 @@ class EstimateAnswer(BaseModel):
     seconds: float
     field: dict[str, Any]
     aligned_png: Annotated[
-        str, Field(description="b laid on a, a PNG in base64, sides of at most 1600 pixels")
+        str, Field(description="b resampled onto a, a PNG in base64, sides of at most 1600 pixels")
     ]
     milliseconds: float
 
@@ -150,9 +150,9 @@ _RETRY = {
 }
 ERRORS: dict[int | str, dict[str, Any]] = {
     408: {"model": Problem, "description": "The body took too long to arrive."},
-    413: {"model": Problem, "description": "The body is larger than 10 MB."},
-    422: {"model": Problem, "description": "Not a picture, too many pixels, or a bad value."},
-    503: {"model": Problem, "description": "All cores are busy and the queue is full.", "headers": _RETRY},
+    413: {"model": Problem, "description": "The body is larger than 10 MB, or needs too much memory."},
+    422: {"model": Problem, "description": "Not an image, too many pixels, or a bad value."},
+    503: {"model": Problem, "description": "All workers are busy and the queue is full.", "headers": _RETRY},
     504: {"model": Problem, "description": "The computation took longer than its time limit."},
 }
 

@@ -195,7 +195,7 @@ class Server(uvicorn.Server):
     Args:
         app: an ASGI application.
         crowd: the limits.
-        before_end: called as soon as the server is told to stop, before it waits for requests to end.
+        before_end: called as soon as the server has to stop, before it waits for requests to end.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Server(uvicorn.Server):
                 app,
                 http=cast(Any, protocol),
                 ws="none",  # an upgraded connection would have no limits
-                log_level="error",  # a client's mistakes are told to the client
+                log_level="error",  # a client's mistakes are answered, not logged
                 access_log=False,
                 server_header=False,
                 backlog=BACKLOG,

@@ -31,8 +31,8 @@ export function infer(question, signal) {
 export const estimate = (a, b, model, signal) =>
   ask("/api/estimate", { method: "POST", body: form({ a, b, model }), signal });
 
-// At most one question is on its way: the newest waits for the answer, those between are never asked.
-// (Dropping each question for the next would leave a steady drag without any answer at all.)
+// At most one question is on its way: the newest waits for the answer, those in between are dropped.
+// (Aborting each question for the next would leave a steady drag without any answer.)
 export class Latest {
   #waiting = null;
   #running = null;

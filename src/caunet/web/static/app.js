@@ -29,14 +29,14 @@ function listen() {
   if (named) select(named);
 }
 
-// Follows the system until told otherwise; what is told is forgotten with the page.
+// Follows the system until the button is pressed; the choice is not stored.
 function theme() {
   const button = document.getElementById("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
   const label = () => {
     button.textContent = dark() ? "Light" : "Dark";
-    button.setAttribute("aria-label", `Switch to ${dark() ? "light" : "dark"} colours`);
+    button.setAttribute("aria-label", `Switch to ${dark() ? "light" : "dark"} colors`);
   };
   button.addEventListener("click", () => {
     document.documentElement.dataset.theme = dark() ? "light" : "dark";

@@ -1,4 +1,4 @@
-// Small pictures: patches on canvases, outlines and units in SVG. Colours come from the style sheets.
+// Small pictures: patches on canvases, outlines and units in SVG. Colors come from the style sheets.
 
 import { handles } from "./geometry.js";
 
@@ -36,9 +36,9 @@ export function gray(canvas, rows, low = 0, high = 1) {
 }
 
 export class Quads {
-  #half = 5; // to the centres of the corner pixels, which the server tells
+  #half = 5; // to the centers of the corner pixels, which the server sends
 
-  // `changed(z)` hears when a handle is pulled.
+  // `changed(z)` is called when a handle is dragged.
   constructor(node, changed) {
     Object.assign(this, { node, changed, task: null, z: null });
     for (let k = -10; k <= 10; k += 5) {
@@ -94,7 +94,7 @@ export class Quads {
   }
 }
 
-// Numbers from 0 up as cells row by row, the largest in full colour.
+// Numbers from 0 up as cells row by row, the largest in full color.
 export class Cells {
   constructor(node, columns, { cell = 10, gap = 0, root = false } = {}) {
     Object.assign(this, { node, columns, cell, gap, root, cells: [] });

@@ -1,4 +1,4 @@
-// A pair with a known answer, made from an embedded photograph: turned, grown, shifted, tilted and darker.
+// A pair with a known answer, made from an embedded photograph: rotated, scaled, shifted, tilted and darkened.
 
 import { apply, invert, multiply } from "./geometry.js";
 
@@ -36,7 +36,7 @@ async function pixels(url) {
   return context.getImageData(0, 0, canvas.width, canvas.height);
 }
 
-// The picture whose pixel p shows the source at H p, bilinear; `gain` and `bias` change its light.
+// The picture whose pixel p is the source at H p, bilinear; `gain` and `bias` change its brightness.
 function picture(source, H, width, height, gain, bias) {
   const canvas = Object.assign(document.createElement("canvas"), { width, height });
   const image = new ImageData(width, height);

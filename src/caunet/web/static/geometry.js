@@ -1,6 +1,6 @@
 // Homographies as nine numbers by rows; points are [x, y], x to the right, y down.
 
-// z of a task to H, with the origin at the centre of the patch, as in caunet.tasks; null for tasks not known here.
+// z of a task to H, with the origin at the center of the patch, as in caunet.tasks; null for tasks not known here.
 export function homography(task, z) {
   const linear = ([a, b, c, d], p = 0, q = 0) => [1 + a, b, 0, c, 1 + d, 0, p, q, 1];
   const turn = (z[0] * Math.PI) / 180;

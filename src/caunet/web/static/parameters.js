@@ -1,4 +1,4 @@
-// One slider a parameter, and below it on the same axis where each network puts it.
+// One slider per parameter, and below it on the same axis the estimate of each network.
 
 import { html, NETWORKS } from "./draw.js";
 
@@ -10,7 +10,7 @@ const NAMES = {
 const UNITS = { pixels: "px", degrees: "°" };
 
 export class Parameters {
-  // `changed(z)` hears of every move of a slider.
+  // `changed(z)` is called for every move of a slider.
   constructor(node, changed) {
     Object.assign(this, { node, changed, rows: [], z: [] });
   }
@@ -21,7 +21,7 @@ export class Parameters {
     this.node.replaceChildren(...this.rows.map((row) => row.node));
   }
 
-  // Takes z into the ranges and shows it; returns what was taken.
+  // Clamps z to the ranges and shows it; returns what is shown.
   set(z) {
     this.z = this.rows.map(({ parameter: { low, high } }, n) => Math.min(Math.max(z[n], low), high));
     this.rows.forEach((row, n) => {

@@ -1,4 +1,4 @@
-// The tab See: a patch, a transformation, and what three networks make of it.
+// The tab See: a patch, a transformation, and what three networks infer from the pair.
 
 import { infer, Latest } from "./api.js";
 import { Cells, gray, html, meter, NETWORKS, Quads, svg, words } from "./draw.js";
@@ -6,7 +6,7 @@ import { Parameters } from "./parameters.js";
 import { Stage } from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
-const LARGEST = 512; // a picture of one's own is made as small as the embedded ones before it is sent
+const LARGEST = 512; // an uploaded picture is reduced to the size of the embedded ones before it is sent
 const START = {
   translation: [2.5, -1.5], rotation: [24], scaling: [1.3, 0.8], affine: [0.15, -0.25, 0.2, -0.1],
   projective: [0.1, -0.2, 0.25, 0.05, 0.004, -0.006],
@@ -77,11 +77,11 @@ export class See {
     for (const task of this.models.tasks) {
       const radio = html("input", { type: "radio", name: "task", value: task.name, disabled: !shipped(task.name).length });
       radio.addEventListener("change", () => this.#choose(task));
-      const title = shipped(task.name).length ? "" : "No network for this task came with this installation";
+      const title = shipped(task.name).length ? "" : "No network for this task is installed";
       $("tasks").append(html("label", { title }, radio, html("span", {}, task.name)));
     }
     const first = ready.find((task) => task.name === "rotation") ?? ready[0];
-    if (!first) return this.#say("No trained networks came with this installation, so there is nothing to show here; Use may still work.");
+    if (!first) return this.#say("No trained networks are installed, so there is nothing to show here; Use may still work.");
     document.querySelector(`#tasks input[value="${first.name}"]`).checked = true;
     this.#choose(first);
   }
@@ -92,7 +92,7 @@ export class See {
     this.parameters.build(task.parameters, shipped);
     $("legend").replaceChildren(...["truth", ...NETWORKS].map((who) => {
       const here = who === "truth" || shipped.includes(who);
-      const text = who === "truth" ? "truth" : who.toUpperCase() + (here ? "" : " (not shipped)");
+      const text = who === "truth" ? "truth" : who.toUpperCase() + (here ? "" : " (not installed)");
       return html("li", { class: here ? "" : "gone" }, html("span", { class: `mark ${who}` }), text);
     }));
     this.#set(this.kept[task.name] ?? START[task.name] ?? draw(task.parameters, 0), { stale: true });
@@ -141,9 +141,9 @@ export class See {
     this.factors.u.show(u.flat());
     this.factors.v.show(v.flat());
     this.#terms(terms);
-    if (!Math.max(...u.flat())) $("terms-text").textContent = "Its weights are all but zero: it is a unit that fits anything.";
+    if (!Math.max(...u.flat())) $("terms-text").textContent = "Its weights are almost zero: this unit fits any pair.";
     $("units-text").textContent =
-      `Unit ${index + 1} of ${responses.length} wins with ${share} % of the response; colours on a square-root scale.`;
+      `Unit ${index + 1} of ${responses.length} wins with ${share} % of the response; colors on a square-root scale.`;
   }
 
   #terms(terms) {
@@ -152,17 +152,17 @@ export class See {
       $("terms").replaceChildren(...this.terms.map((pair) => html("span", {}, ...pair.map((one) => one.node))));
     }
     terms.forEach(({ u, v }, n) => { this.terms[n][0].show(u.flat()); this.terms[n][1].show(v.flat()); });
-    $("terms-text").textContent = terms.length ? `Above, all of it; below, its ${terms.length} terms, u over v.` : "";
+    $("terms-text").textContent = terms.length ? `Above, the sum; below, its ${terms.length} rank-one terms, u over v.` : "";
   }
 
-  // Not on every move: whoever listens hears the answer once the hand rests.
+  // Not on every move: screen readers announce the answer once the slider rests.
   #announce(answer) {
     const { parameters } = this.chosen;
     clearTimeout(this.pause);
     this.pause = setTimeout(() => {
-      const told = (z) => parameters.map(({ name }, n) => `${name.replace("_", " ")} ${z[n].toFixed(2)}`).join(", ");
-      const found = Object.entries(answer.networks).map(([who, { z }]) => `${who.toUpperCase()}: ${told(z)}.`);
-      $("see-live").textContent = `Truth: ${told(answer.truth)}. ${found.join(" ")} Confidence ${words(answer.confidence)}.`;
+      const values = (z) => parameters.map(({ name }, n) => `${name.replace("_", " ")} ${z[n].toFixed(2)}`).join(", ");
+      const found = Object.entries(answer.networks).map(([who, { z }]) => `${who.toUpperCase()}: ${values(z)}.`);
+      $("see-live").textContent = `True values: ${values(answer.truth)}. ${found.join(" ")} Confidence ${words(answer.confidence)}.`;
     }, 700);
   }
 
@@ -172,7 +172,7 @@ export class See {
   }
 }
 
-// z somewhere in the ranges, at most `reach` of the way out.
+// A random z within the fraction `reach` of the ranges.
 function draw(parameters, reach) {
   return parameters.map(({ low, high }) => (low + high) / 2 + reach * (Math.random() - 0.5) * (high - low));
 }

@@ -6,7 +6,7 @@ import { svg } from "./draw.js";
 const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Stage {
-  // `moved(x, y)` hears of every new place of the patch's centre, in pixels of the photograph.
+  // `moved(x, y)` is called with every new center of the patch, in pixels of the photograph.
   constructor(node, moved) {
     Object.assign(this, { node, moved, x: 0, y: 0, width: 0, height: 0, zoom: 4, patch: 11 });
     this.image = document.createElement("img");
@@ -29,7 +29,7 @@ export class Stage {
     this.overlay.setAttribute("viewBox", `0 0 ${width} ${height}`);
   }
 
-  // The centre stays where a whole patch fits in.
+  // The center stays where a whole patch fits.
   place(x, y) {
     const margin = Math.min((this.patch * this.zoom) / 2, this.width / 2, this.height / 2);
     this.x = Math.round(Math.min(Math.max(x, margin), this.width - margin));

@@ -1,4 +1,4 @@
-// The tab Use: two pictures in; one laid onto the other, and numbers, out.
+// The tab Use: aligns two pictures and shows the transformation.
 
 import { estimate } from "./api.js";
 import { html, meter, words } from "./draw.js";
@@ -8,7 +8,7 @@ import { Viewer } from "./viewer.js";
 
 const $ = (id) => document.getElementById(id);
 const LIMIT = 10 * 2 ** 20; // what the server reads of one request
-const ADVICE = "Do not rely on it: the pictures may not show the same thing, or too little of it.";
+const ADVICE = "Do not rely on it: the pictures may not show the same scene, or may overlap too little.";
 
 export class Use {
   // `models`: a promise of what the server has to offer.
@@ -75,8 +75,8 @@ export class Use {
 
   async #align() {
     const { a, b } = this.files;
-    if (a.size + b.size > LIMIT - 4096) return this.#say(`Together the two pictures have ${size(a.size + b.size)}; the limit is ${size(LIMIT)}. Make them smaller first.`);
     this.running?.abort();
+    if (a.size + b.size > LIMIT - 4096) return this.#say(`The two pictures have ${size(a.size + b.size)} together; the limit is ${size(LIMIT)}. Make them smaller first.`);
     const mine = (this.running = new AbortController());
     this.#busy(true);
     try {
@@ -84,8 +84,7 @@ export class Use {
       this.#show(answer);
     } catch (error) {
       if (error.name === "AbortError") return undefined;
-      $("result").hidden = true;
-      this.#say(error.message);
+      this.#say(named(error.message));
     }
     if (this.running === mine) this.#busy(false);
     return undefined;
@@ -136,7 +135,7 @@ export class Use {
     const count = { translation: 1, euclidean: 2, similarity: 3, affine: 4, projective: 5 }[model] ?? 5;
     const facts = all.slice(0, Math.max(count, 3));
     if (matches) facts.push(["motions", `${inliers.toLocaleString("en")} of ${matches.toLocaleString("en")} agree`]);
-    if (this.known) facts.push(["off the truth", `${cornerError(matrix.flat(), this.known, width, height).toFixed(2)} px at the corners`]);
+    if (this.known) facts.push(["true error", `${cornerError(matrix.flat(), this.known, width, height).toFixed(2)} px at the corners`]);
     facts.push(["time", `${Math.round(milliseconds)} ms`]);
     return facts;
   }
@@ -150,11 +149,17 @@ export class Use {
   #say(text) {
     $("use-message").textContent = text;
     $("use-message").hidden = !text;
-    if (text) $("use-live").textContent = "";
+    if (!text) return;
+    // What was found before does not belong to these pictures.
+    $("use-live").textContent = "";
+    $("result").hidden = true;
   }
 }
 
-// The mean distance between where two matrices put the corners.
+// The server names the fields of the form; people know them by their labels.
+const named = (text) => text.replace(/^[ab](?=[: ])/, (field) => (field === "a" ? "First picture" : "Second picture"));
+
+// The mean distance between where two matrices map the corners.
 function cornerError(H, truth, width, height) {
   const ends = [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]];
   const off = (p) => Math.hypot(...apply(H, p).map((value, n) => value - apply(truth, p)[n]));

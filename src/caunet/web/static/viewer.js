@@ -1,10 +1,10 @@
-// Two pictures on each other: a slider between them, mixed, their difference, blinking; before and after.
+// Two pictures compared: a slider between them, a blend, their difference, blinking; before and after.
 
 import { apply, corners, invert } from "./geometry.js";
 
 const HINTS = {
   slide: "Move the slider: the first picture on its left, the second on its right.",
-  mix: "Half of each: sharp where they fit, doubled where they do not.",
+  mix: "Half of each: sharp where they match, doubled where they do not.",
   difference: "Black where they agree, bright where they do not; around the second picture, the first shows.",
 };
 
@@ -41,7 +41,7 @@ export class Viewer {
     this.$("viewer-hint").textContent = HINTS[view];
     this.$("slide").disabled = view !== "slide";
     image.src = after ? this.aligned : this.b;
-    image.alt = after ? "Second picture, laid onto the first" : "Second picture as it was given";
+    image.alt = after ? "Second picture, aligned with the first" : "Second picture as it was given";
     image.style.width = after ? "100%" : `${(100 * this.size_b[1]) / this.size_a[1]}%`;
     image.style.clipPath = after ? this.#covered() : "none";
     this.#divide();
@@ -64,7 +64,7 @@ export class Viewer {
     this.$("divider").style.left = `${place}%`;
   }
 
-  // Who asked for less motion gets one change a press instead of a flicker.
+  // With reduced motion, each press changes the picture once instead of blinking.
   #blink() {
     if (this.calm.matches) {
       const hidden = this.$("viewer").classList.toggle("hide-b");
