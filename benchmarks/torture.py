@@ -210,7 +210,15 @@ def soak_server(seconds: float, seed: int) -> Findings:
         return []
     with tempfile.TemporaryDirectory() as folder, track(None, "soak: server"):
         out = Path(folder) / "soak.json"
-        command = [sys.executable, "-m", "tools.soak_server", "--minutes", f"{seconds / 60:.3f}", "--json", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "tools.soak_server",
+            "--minutes",
+            f"{seconds / 60:.3f}",
+            "--json",
+            str(out),
+        ]
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         found = json.loads(out.read_text()) if out.exists() else {}
     failures = int(found.get("failures", 0)) or int(run.returncode != 0)
