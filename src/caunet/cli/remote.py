@@ -96,9 +96,7 @@ def _post(request: urllib.request.Request, server: str, timeout: float) -> bytes
 
 def _refusal(server: str, code: int, reason: str) -> str:
     if code == 413:
-        return (
-            f"{server} takes smaller files only{_colon(reason)}; reduce the images, or leave out --server"
-        )
+        return f"{server} takes smaller files only{_colon(reason)}; reduce the images, or leave out --server"
     if code in (400, 422):
         return f"{server} cannot use these images{_colon(reason)}"
     if code in (403, 421):
