@@ -27,7 +27,7 @@ ALLOWED = {
     "nn": {"functional", "low_rank"},
     "tasks": {"geometry"},
     "data": {"images", "tasks", "geometry"},
-    "models": {"nn", "functional", "tasks"},
+    "models": {"nn", "tasks"},
     "baselines": {"geometry", "tasks"},
     "evaluation": {"metrics", "tasks", "data", "models", "baselines", "geometry"},
     "matching": {"nn", "images", "geometry"},

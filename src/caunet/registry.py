@@ -10,12 +10,13 @@ ValueError: color must be one of green; got 'gren' (did you mean 'green'?)
 """
 
 import difflib
-from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
-__all__ = ["Registry", "check_choice", "nearest"]
+__all__ = ["Registry", "check_choice", "nearest", "register_class"]
 
 T = TypeVar("T")
+C = TypeVar("C", bound=type)
 
 
 class Registry(Generic[T]):
@@ -55,6 +56,21 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def register_class(
+    registry: Registry[Any], base: type, name: str, cls: C | None, replace: bool
+) -> C | Callable[[C], C]:
+    """Make a subclass of ``base`` known by ``name``, and return it; without ``cls``, the decorator that does so."""
+
+    def add(cls: C) -> C:
+        if not (isinstance(cls, type) and issubclass(cls, base)):
+            home = f"{base.__module__.rpartition('.')[0]}.{base.__name__}"
+            raise TypeError(f"cls must be a subclass of {home}, got {cls!r}")
+        registry.register(name, cls, replace=replace)
+        return cls
+
+    return add if cls is None else add(cls)
 
 
 def check_choice(field: str, value: object, choices: Iterable[str]) -> None:

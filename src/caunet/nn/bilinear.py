@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from caunet import functional
@@ -29,6 +28,7 @@ class Bilinear(PairRelation):
     With a rank r the weights are ``u (units * r, in_a)`` and ``v (units * r, in_b)``, else
     ``weight (units, in_a, in_b)``.
 
+    >>> import torch
     >>> Bilinear(3, 4, units=2)(torch.ones(5, 3), torch.ones(5, 4)).shape
     torch.Size([5, 2])
     """
@@ -36,18 +36,6 @@ class Bilinear(PairRelation):
     takes: ClassVar[frozenset[str]] = PairRelation.takes | {"nonnegative"}
     smallest_wins: ClassVar[bool | None] = False
     default_competition: ClassVar[str] = "l2"
-
-    def __init__(
-        self,
-        in_a: int,
-        in_b: int,
-        units: int,
-        rank: int | None = None,
-        nonnegative: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(in_a, in_b, units, rank, nonnegative, device, dtype)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         if self.rank is None:

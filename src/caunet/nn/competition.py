@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from caunet import functional
-from caunet.registry import Registry
+from caunet.registry import Registry, register_class
 
 __all__ = [
     "COMPETITIONS",
@@ -68,14 +68,7 @@ def register_competition(name: str, cls: C | None = None, *, replace: bool = Fal
     Halved()
     >>> COMPETITIONS.unregister("halved")
     """
-
-    def add(cls: C) -> C:
-        if not (isinstance(cls, type) and issubclass(cls, Competition)):
-            raise TypeError(f"cls must be a subclass of caunet.nn.Competition, got {cls!r}")
-        COMPETITIONS.register(name, cls, replace=replace)
-        return cls
-
-    return add if cls is None else add(cls)
+    return register_class(COMPETITIONS, Competition, name, cls, replace)
 
 
 @register_competition("softmin")

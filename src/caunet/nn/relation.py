@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from caunet.nn.window import Window
-from caunet.registry import Registry
+from caunet.registry import Registry, register_class
 
 __all__ = ["RELATIONS", "Relation", "UnitView", "register_relation"]
 
@@ -160,11 +160,4 @@ def register_relation(name: str, cls: R | None = None, *, replace: bool = False)
         cls: a subclass of :class:`Relation`; without it, this is a decorator.
         replace: take the place of units that have that name.
     """
-
-    def add(cls: R) -> R:
-        if not (isinstance(cls, type) and issubclass(cls, Relation)):
-            raise TypeError(f"cls must be a subclass of caunet.nn.Relation, got {cls!r}")
-        RELATIONS.register(name, cls, replace=replace)
-        return cls
-
-    return add if cls is None else add(cls)
+    return register_class(RELATIONS, Relation, name, cls, replace)
