@@ -104,6 +104,17 @@ def test_a_common_offset_changes_nothing_after_export_either(exported):
     np.testing.assert_allclose(run(path, x + 100, y + 100), run(path, x, y), rtol=1e-2, atol=1e-3)
 
 
+def test_volumes_and_reparametrized_units_are_exported(tmp_path):
+    options = {"units": 4, "hidden": (5,), "relative": True, "response_center": True}
+    model = create_model("can-exp", "rotation", 3, dimensions=3, seed=0, **options)
+    export_onnx(model, tmp_path / "volumes.onnx")
+    x, y = torch.rand(2, 5, 3, 3, 3, generator=torch.Generator().manual_seed(0)) - 0.5
+    with torch.no_grad():
+        expected = model(x, y).numpy()
+    np.testing.assert_allclose(run(tmp_path / "volumes.onnx", x, y), expected, rtol=1e-3, atol=1e-5)
+    assert "patches of 3 x 3 x 3 pixels" in onnx.load(str(tmp_path / "volumes.onnx")).doc_string
+
+
 def test_identical_patches_do_not_mismatch(exported):
     model, path = exported("can")
     x, _ = pairs(20)
@@ -115,11 +126,11 @@ def test_the_model_is_left_as_it_was(exported, tmp_path, monkeypatch):
     _, path = exported("ctn")
     model = create_model("ctn", "rotation", seed=0, dtype=torch.float64).train()
     monkeypatch.setattr(export, "_translate", lambda network: onnx.load(str(path)))
-    with pytest.raises(ExportError, match="answers otherwise than the model"):
+    with pytest.raises(ExportError, match="the exported network and the model differ"):
         export_onnx(model, tmp_path / "a.onnx")
     assert model.training
     assert next(model.parameters()).dtype == torch.float64
-    assert list(tmp_path.iterdir()) == [], "a file that answers otherwise is not put in place"
+    assert list(tmp_path.iterdir()) == [], "a file with other answers is not put in place"
     with pytest.raises(ExportError, match="by up to"):
         check_onnx(model, path)
 

@@ -32,7 +32,7 @@ def weighed(outputs: tuple[Tensor, ...], which: str) -> Tensor:
 
 @pytest.fixture
 def custom(monkeypatch) -> list[int]:
-    """Counts how often the gradients by hand are asked for."""
+    """Counts how often the custom gradients are used."""
     calls: list[int] = []
     original = low_rank._LowRankContrast.apply
     monkeypatch.setattr(low_rank._LowRankContrast, "apply", lambda *args: calls.append(1) or original(*args))

@@ -166,15 +166,15 @@ def test_relative_contrast_and_a_learned_temperature(rank: int | None, tmp_path:
 
 
 @pytest.mark.parametrize("competition", ["softmin", "winner-take-all"])
-def test_centred_responses(competition: str, tmp_path: Path) -> None:
+def test_centered_responses(competition: str, tmp_path: Path) -> None:
     options = {"units": 8, "competition": competition, "response_scale": 3.0, "response_center": True}
     model = create_model("can", "rotation", 5, seed=0, **options)
     x, y = _patches(6, 5)
     responses = model.units(x, y)
     torch.testing.assert_close(responses.mean(1), torch.full((6,), 1 / 8))  # which is what is taken off
     torch.testing.assert_close(model(x, y), model.decoder(3 * (responses - responses.mean(1, keepdim=True))))
-    save_weights(model, tmp_path / "centred.safetensors")
-    assert torch.equal(load_weights(tmp_path / "centred.safetensors")(x, y), model(x, y))
+    save_weights(model, tmp_path / "centered.safetensors")
+    assert torch.equal(load_weights(tmp_path / "centered.safetensors")(x, y), model(x, y))
 
 
 def test_competitions_and_normalizations() -> None:
@@ -307,7 +307,7 @@ class _Convolutions(nn.Sequential):
         super().__init__(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 2, 3, stride=2))
 
 
-def test_standardised_patches_hide_gain_and_bias_and_files_remember_it(tmp_path: Path) -> None:
+def test_standardized_patches_hide_gain_and_bias_and_files_remember_it(tmp_path: Path) -> None:
     model = create_model("can", "translation", features="standardize", seed=0)
     x, y = torch.rand(2, 20, 11, 11, generator=torch.Generator().manual_seed(1)) - 0.5
     flat = y.flatten(1)
@@ -427,6 +427,6 @@ def test_wrong_inputs_are_named() -> None:
         model(x, x[:, 1:])
     with pytest.raises(TypeError, match=r"features must be a torch.nn.Module"):
         create_model("can", "rotation", features=len)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="unknown fields: colour"):
-        ModelSpec.from_json({**model.spec, "colour": "red"})
+    with pytest.raises(ValueError, match="unknown fields: color"):
+        ModelSpec.from_json({**model.spec, "color": "red"})
     assert isinstance(model, RelationNetwork)

@@ -116,7 +116,7 @@ def test_names_that_are_not_shipped(folder, run_dir):
 def test_a_shipped_network_is_taken_as_it_is(run_dir):
     pack(run_dir, "can-rotation", lambda _: errors(1.0), command="")
     for option in ({"units": 300}, {"seed": 0}, {"features": nn.Identity()}):
-        with pytest.raises(ValueError, match=f"without {next(iter(option))}"):
+        with pytest.raises(ValueError, match=f"without options of the network, got {next(iter(option))}"):
             create_model("can", "rotation", pretrained=True, **option)
     with pytest.raises(ValueError, match="patch must be 11, on which can-rotation was trained, got 9"):
         create_model("can", "rotation", patch=9, pretrained=True)

@@ -1,10 +1,10 @@
-"""Networks for other programs: one ONNX file, weights and all, for any number of pairs.
+"""Networks for other programs: one ONNX file with its weights inside, for any number of pairs.
 
     x (batch, patch, patch) ─┐
                              ├─▶ network.onnx ─▶ z (batch, dim)          opset 18, float32
     y (batch, patch, patch) ─┘
 
-What the network is (its spec) and what its answer means (task, names of z) are kept in the file's metadata. Needs the
+What the network is (its spec) and what its answer means (task, names of z) are stored in the file's metadata. Needs the
 extra: ``pip install caunet[export]``.
 """
 
@@ -31,26 +31,26 @@ __all__ = ["OPSET", "ExportError", "check_onnx", "export_onnx", "read_metadata"]
 
 OPSET = 18
 RTOL, SHARE = 1e-3, 1e-4
-"""How near ONNX Runtime must come to torch: relative to each answer, plus a share of the largest one. Both sum
+"""How closely ONNX Runtime must agree with torch: relative to each answer, plus a share of the largest one. Both sum
 float32 numbers, each in its own order, and an answer near zero is a difference of large numbers."""
 
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
 
 class ExportError(CaunetError):
-    """A network cannot be exported, or its file does not answer as it does."""
+    """A network cannot be exported, or its file gives other answers than the network."""
 
 
 def export_onnx(model: RelationNetwork, path: str | os.PathLike[str], *, check: bool = True) -> None:
     """Write ``model`` to ``path`` (``*.onnx``), whole or not at all.
 
     Inputs are ``x`` and ``y``, (batch, patch, patch) float32 in [-0.5, 0.5] as in training; the output is ``z``
-    (batch, dim), in the units of the task. The model itself is left as it is.
+    (batch, dim), in the units of the task. The model itself is not changed.
 
     Args:
         model: a network, on any device and of any precision; the file has float32.
-        check: run the file on 100 pairs before it is put in place, and refuse it if it does not answer as the
-            model does.
+        check: run the file on 100 pairs before it is put in place, and refuse it if its answers differ from the
+            model's.
     """
     if not isinstance(model, RelationNetwork):
         raise TypeError(f"model must be a RelationNetwork, got {type(model).__name__}")
@@ -67,25 +67,25 @@ def export_onnx(model: RelationNetwork, path: str | os.PathLike[str], *, check: 
 
 
 def check_onnx(model: RelationNetwork, path: str | os.PathLike[str], pairs: int = 100) -> float:
-    """The largest difference between the file's answers and the model's; too large a one is an error.
+    """The largest difference between the file's answers and the model's; ExportError if it is too large.
 
-    The pairs are noise, and the batches 1 and the rest, so that a file made for one size only is found out.
+    The pairs are noise, in one batch of 1 and one of the rest, so that a file made for one size only is detected.
     """
     _need()
     import onnxruntime
 
     session = onnxruntime.InferenceSession(os.fspath(path), providers=["CPUExecutionProvider"])
     model = copy.deepcopy(model).to("cpu", torch.float32).eval()
-    generator, side = torch.Generator().manual_seed(0), model.model_spec.patch
-    x, y = (torch.rand(pairs, side, side, generator=generator) - 0.5 for _ in range(2))
-    # Half of the pairs are alike, as real ones are: there the matching errors nearly cancel.
+    generator, shape = torch.Generator().manual_seed(0), model.model_spec.patch_shape
+    x, y = (torch.rand(pairs, *shape, generator=generator) - 0.5 for _ in range(2))
+    # Half of the pairs are similar, as real ones are: there the matching errors nearly cancel.
     y[::2] = (x[::2] + 0.05 * y[::2]).clamp(-0.5, 0.5)
     with torch.no_grad():
         ours = model(x, y)
     theirs = torch.cat([_run(session, x[:1], y[:1]), _run(session, x[1:], y[1:])])
     if not torch.allclose(theirs, ours, rtol=RTOL, atol=SHARE * float(ours.abs().max())):
         worst = float((theirs - ours).abs().max())
-        raise ExportError(f"the exported network answers otherwise than the model, by up to {worst:.3g}")
+        raise ExportError(f"the exported network and the model differ by up to {worst:.3g}")
     return float((theirs - ours).abs().max())
 
 
@@ -110,9 +110,9 @@ def _need() -> None:
 
 def _translate(network: RelationNetwork) -> Any:
     """The network as an ONNX model, its batch of any size."""
-    side = network.model_spec.patch
-    # Of three pairs: one would be taken for a constant.
-    x, y = torch.zeros(3, side, side), torch.ones(3, side, side)
+    shape = network.model_spec.patch_shape
+    # Three pairs: a batch of one would be taken for a constant.
+    x, y = torch.zeros(3, *shape), torch.ones(3, *shape)
     batch = torch.export.Dim("batch")
     try:
         with _quietly():
@@ -135,7 +135,7 @@ def _translate(network: RelationNetwork) -> Any:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the exporter's remarks about itself and about packages that nobody asked for."""
+    """Without the exporter's own log messages and warnings."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -148,7 +148,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _describe(proto: Any, network: RelationNetwork) -> Any:
-    """The ONNX model with what it is in its metadata."""
+    """The ONNX model with its description in its metadata."""
     import onnx
 
     import caunet
@@ -156,11 +156,11 @@ def _describe(proto: Any, network: RelationNetwork) -> Any:
     spec = network.model_spec
     try:
         names = list(tasks.get(spec.task).names)
-    except ValueError:  # a task of somebody else's, not registered here
+    except ValueError:  # a task that is not registered here
         names = [f"z{k + 1}" for k in range(spec.dim)]
     proto.producer_name, proto.producer_version = "caunet", caunet.__version__
     proto.doc_string = (
-        f"{spec.name} for {spec.task}: x and y are patches of {spec.patch} x {spec.patch} pixels, "
+        f"{spec.name} for {spec.task}: x and y are patches of {' x '.join(map(str, spec.patch_shape))} pixels, "
         f"bytes / 255 - 0.5; z holds {', '.join(names)}"
     )
     metadata = {

@@ -2,7 +2,7 @@
 
 Source: Lu, Yang, Kannala, Kaski, "Learning Image Relations with Contrast Association Networks" (IJCNN 2019).
 
-Every relation takes ``a (..., I)`` and ``b (..., J)`` and gives ``(..., K)``; the leading dimensions
+Every relation maps ``a (..., I)`` and ``b (..., J)`` to ``(..., K)``; the leading dimensions
 broadcast, may be empty, and may be absent. Nothing here holds state, draws random numbers or moves data
 between devices; all of it is twice differentiable (except :func:`winner_take_all`, which is flat) and works
 under ``torch.func.vmap`` and ``torch.compile(fullgraph=True)``. ``docs/equations.md`` lists which
@@ -158,7 +158,7 @@ def relative_contrast(a: Tensor, b: Tensor, weight: Tensor, floor: float = 1e-3)
 
         r_k = sum_ij W_kij (a_i - b_j)^2 / sum_ij W_kij (a_i^2 + b_j^2 + 2 floor),
 
-    after the middle of the two means has been subtracted from a and b. For weights >= 0 it lies between 0 (what the
+    after the middle of the two means has been subtracted from a and b. For weights >= 0 it is between 0 (what the
     unit compares is equal) and 2 (opposite); unrelated inputs give about 1. A common offset changes nothing, a common
     gain only by way of ``floor``, and the size of a unit's weights nothing at all.
 

@@ -52,7 +52,7 @@ def contrast_and_energy(
 
 
 def centered(a: Tensor, b: Tensor, constant: bool = True) -> tuple[Tensor, Tensor]:
-    """``a`` and ``b`` less the middle of their two means.
+    """``a`` and ``b`` minus the middle of their two means.
 
     Args:
         a, b: ``(..., I)`` and ``(..., J)``; the leading dimensions broadcast.

@@ -45,7 +45,7 @@ class DenseRelations:
         """z (..., dim, rows, columns) of images a and b (..., H, W), every ``stride`` pixels.
 
         Position (r, c) is the patch whose first pixel is (r * stride, c * stride). A network for patches of three
-        dimensions takes volumes (..., D, H, W) likewise.
+        dimensions slides over volumes (..., D, H, W) likewise.
         """
         self._check(a, b, stride)
         size, window = a.shape[-len(self.shape) :], Window(self.shape, stride)

@@ -1,4 +1,4 @@
-"""Make a finished run one of the networks that come with the package: half precision, measured, with a card."""
+"""Add a finished run to the networks that come with the package: half precision, measured, with a card."""
 
 import copy
 import json
@@ -40,9 +40,9 @@ def pack(
 
     Args:
         run_dir: holds config.json, result.json and weights.safetensors.
-        name: what it shall be called.
+        name: what to call it.
         measure: how the network is measured, in full precision and as packed.
-        command: the line that trains it.
+        command: the command that trains it.
         precision: what is stored. A network that loses more than 1 % by float16 is refused.
         folder: where to write; the package's own by default.
         note: a sentence for the card.
@@ -83,7 +83,7 @@ def pack(
 
 
 def _rounded(model: RelationNetwork, dtype: torch.dtype) -> RelationNetwork:
-    """A copy whose weights have gone through ``dtype``; what that cannot hold is refused."""
+    """A copy with weights rounded to ``dtype``; CheckpointError if they are too large for it."""
     rounded = copy.deepcopy(model).to(dtype).to(torch.float32)
     if not all(bool(weight.isfinite().all()) for weight in rounded.parameters()):
         raise CheckpointError(f"weights are too large for {str(dtype).removeprefix('torch.')}; keep float32")
@@ -91,7 +91,7 @@ def _rounded(model: RelationNetwork, dtype: torch.dtype) -> RelationNetwork:
 
 
 def _errors(found: Mapping[str, Any]) -> dict[str, Any]:
-    """One number an error (of corner errors the mean) and how many pairs."""
+    """One number per error (the mean of corner errors) and how many pairs."""
     errors = {name: found[name] for name in _ERRORS}
     corner = errors["corner_error"]
     if isinstance(corner, Mapping):

@@ -29,7 +29,7 @@ def weights_folder() -> Path:
 
 
 def pretrained_names() -> list[str]:
-    """Names that :func:`load_pretrained` takes, in alphabetical order."""
+    """Names for :func:`load_pretrained`, in alphabetical order."""
     found = weights_folder().glob("*.safetensors")
     return sorted(path.stem for path in found if path.with_suffix(".json").exists() and path.stem != _MATCHER)
 
@@ -98,7 +98,7 @@ def _check(name: str) -> None:
 
 
 def _read(name: str) -> bytes:
-    """The bytes of the shipped file ``name``, which are those that its card speaks of."""
+    """The bytes of the shipped file ``name``, checked against its card."""
     path = weights_folder() / f"{name}.safetensors"
     try:
         data = path.read_bytes()

@@ -48,11 +48,11 @@ def register_model(
     """Make a network known by ``name``: to :func:`create_model`, to training and to the command line.
 
     Args:
-        name: what it shall be called.
+        name: what to call it.
         base: the network it is a variant of; without one, ``relation`` says which units it has.
         about: what it is for.
         replace: take the place of a network that has that name.
-        **changes: what differs from the base, as :func:`create_model` takes them; without a base, what differs from
+        **changes: what differs from the base, named as in :func:`create_model`; without a base, what differs from
             the defaults of :class:`caunet.models.ModelSpec`, with ``relation``.
 
     >>> register_model("can-small", "can", units=50, about="fewer units")
@@ -102,7 +102,7 @@ def _register_the_papers() -> None:
 
 
 def list_models() -> list[str]:
-    """Names that :func:`create_model` takes, the paper's three first.
+    """Names for :func:`create_model`, the paper's three first.
 
     >>> list_models()[:3]
     ['ctn', 'bln', 'can']
@@ -193,7 +193,9 @@ def _shipped(name: str, task: tasks.Task, patch: int, chosen: Mapping[str, Any])
     check_choice("model", name, _MODELS)
     given = [option for option, value in chosen.items() if value is not None]
     if given:
-        raise ValueError(f"pretrained=True takes the network as it was trained, without {', '.join(given)}")
+        raise ValueError(
+            f"pretrained=True must be given without options of the network, got {', '.join(given)}"
+        )
     model = load_pretrained(f"{name}-{task.name}")
     if model.model_spec.patch != patch:
         raise ValueError(
@@ -229,10 +231,10 @@ def _input_size(patch_shape: tuple[int, ...], features: nn.Module | None, featur
 
 def _overrides(relation: type[Relation]) -> frozenset[str]:
     """What may be changed in a network with these units."""
-    allowed = _ALWAYS | relation.takes
+    allowed = _ALWAYS | relation.spec_options
     if relation.smallest_wins is not None:
         allowed |= _COMPETING
-    if relation.takes:
+    if relation.spec_options:
         allowed |= _WEIGHTED
     if relation in (RELATIONS.lookup(name) for name in _RELATIVE):
         allowed |= {"relative"}
@@ -253,7 +255,7 @@ def _resolve(name: str, task: tasks.Task, overrides: Mapping[str, Any]) -> dict[
     if _flag(fields, "relative"):
         fields["relation"] = _RELATIVE[fields["relation"]]
         relation = RELATIONS.lookup(fields["relation"])
-    if "rank" not in relation.takes:
+    if "rank" not in relation.spec_options:
         fields["rank"] = None
     if _flag(fields, "target_scale"):
         fields["output_center"] = tuple((h + l) / 2 for l, h in zip(task.low, task.high, strict=True))

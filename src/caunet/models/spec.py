@@ -137,12 +137,12 @@ class ModelSpec:
             object.__setattr__(self, field, tuple(map(float, value)))
 
     def _check_options(self, relation: type[Relation]) -> None:
-        if self.nonnegative and "nonnegative" not in relation.takes:
+        if self.nonnegative and "nonnegative" not in relation.spec_options:
             raise ValueError(
                 f"nonnegative must be False for {self.relation} units, which have no such choice"
             )
         if self.parametrization != "direct" and not (
-            self.constrained and "parametrization" in relation.takes
+            self.constrained and "parametrization" in relation.spec_options
         ):
             raise ValueError("parametrization must be 'direct' where weights may be of either sign")
         options = self.relation_options

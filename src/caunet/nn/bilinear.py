@@ -33,7 +33,7 @@ class Bilinear(PairRelation):
     torch.Size([5, 2])
     """
 
-    takes: ClassVar[frozenset[str]] = PairRelation.takes | {"nonnegative"}
+    spec_options: ClassVar[frozenset[str]] = PairRelation.spec_options | {"nonnegative"}
     smallest_wins: ClassVar[bool | None] = False
     default_competition: ClassVar[str] = "l2"
 

@@ -28,7 +28,7 @@ class PairRelation(Relation):
     ``v (units * r, in_b)``: W_k is the sum of u v^T over r consecutive rows. A subclass gives ``forward``.
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"units", "rank", "parametrization"})
+    spec_options: ClassVar[frozenset[str]] = frozenset({"units", "rank", "parametrization"})
 
     weight: nn.Parameter
     u: nn.Parameter

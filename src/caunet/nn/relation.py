@@ -57,8 +57,8 @@ class Relation(nn.Module):
         outputs: length of h.
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset()
-    """Which of a spec's options mean something to these units: units, rank, nonnegative, parametrization."""
+    spec_options: ClassVar[frozenset[str]] = frozenset()
+    """The options of a spec that these units have: of units, rank, nonnegative, parametrization."""
     nonnegative_weights: ClassVar[bool] = False
     """Whether the weights must never be negative."""
     smallest_wins: ClassVar[bool | None] = None
@@ -79,10 +79,12 @@ class Relation(nn.Module):
 
         Args:
             in_a, in_b: features of the two images.
-            options: the options of a spec; those that the class ``takes`` are handed to its constructor.
+            options: the options of a spec; those in ``spec_options`` are passed to the constructor.
             **own: options that only this kind of unit has (``relation_options`` of a spec).
         """
-        return cls(in_a, in_b, **{name: options[name] for name in sorted(cls.takes & options.keys())}, **own)
+        return cls(
+            in_a, in_b, **{name: options[name] for name in sorted(cls.spec_options & options.keys())}, **own
+        )
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """``(..., in_a), (..., in_b) -> (..., outputs)``."""
