@@ -25,6 +25,8 @@ from caunet.estimation.register import Registration, register
 from caunet.estimation.result import Estimate, Field
 from caunet.estimation.threads import cpu_threads
 from caunet.images import read_image
+from caunet.matching import Matcher
+from caunet.matching.network import shipped_matcher
 from caunet.models import RelationNetwork, load_pretrained
 
 __all__ = ["Estimator", "estimate", "estimate_many"]
@@ -71,7 +73,7 @@ class Estimator:
         first = read_image(a, "a", device=self.device)
         second = read_image(b, "b", device=self.device)
         with torch.inference_mode(), cpu_threads(self.threads):
-            found = register(first.gray, second.gray, self.network, self.motion_model)
+            found = register(first.gray, second.gray, self.network, self.motion_model, self._matcher)
         field, inliers = _field(found)
         return Estimate(
             matrix=torch.from_numpy(found.H),
@@ -84,6 +86,10 @@ class Estimator:
             seconds=time.perf_counter() - started,
             model_options=self.motion_model.options,
         )
+
+    def _matcher(self, **options: int) -> Matcher:
+        """A matcher with the shipped network, which is loaded when the first pair needs it."""
+        return Matcher(shipped_matcher(str(self.device)), **options)
 
     def many(self, pairs: Iterable[tuple[Any, Any]]) -> list[Estimate]:
         """One estimate for each pair, in order."""
@@ -128,12 +134,9 @@ def _own(network: RelationNetwork, device: torch.device) -> RelationNetwork:
 
 def _field(found: Registration) -> tuple[Field, Tensor]:
     """The motions in pixels of the images, and which of them agree with the answer."""
-    factor = 2.0**found.level
-    points = geometry.rescale_points(found.motions.points.double().cpu().numpy(), factor)
-    target = geometry.rescale_points(found.targets, factor)
-    weight = torch.tensor(found.motions.weight.tolist())  # no tensor of the inference mode leaves this place
-    error = np.hypot(*(geometry.apply(found.H, points, far=FAR) - target).T)
-    agree = torch.from_numpy(error < _AGREES * factor) & (weight > 0)
-    usable = torch.from_numpy((np.abs(target) < FAR).all(1))
-    motion = torch.from_numpy(target - points)
-    return Field(torch.from_numpy(points)[usable], motion[usable], weight[usable]), agree[usable]
+    weight = torch.tensor(found.weight.tolist(), dtype=torch.float32)
+    error = np.hypot(*(geometry.apply(found.H, found.points, far=FAR) - found.targets).T)
+    agree = torch.from_numpy(error < _AGREES * found.pixel) & (weight > 0)
+    usable = torch.from_numpy((np.abs(found.targets) < FAR).all(1))
+    points, motion = (torch.from_numpy(part) for part in (found.points, found.targets - found.points))
+    return Field(points[usable], motion[usable], weight[usable]), agree[usable]

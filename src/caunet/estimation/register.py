@@ -1,11 +1,13 @@
-"""From two images to a transform: the network from coarse to fine, then the polish.
+"""From two images to a transform: hypotheses, ranked by one evidence, and the polish of the best.
 
-The network compares the smallest images of both pyramids and the next larger ones; from there on intensities are
-aligned, up to the images themselves. If the images then do not correlate, other initial guesses are tried, and the
-hypothesis under which they correlate best is kept.
+The first hypothesis is no motion, refined by the network at the smallest images of both pyramids and at the next
+larger ones. If the images then do not correlate, others are proposed, by matching places and by searching; whatever
+proposes them, the one under which the images correlate best is kept, and the search ends with the first that is
+surely right. From there on intensities are aligned, up to the images themselves.
 """
 
 import math
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +22,10 @@ from caunet.estimation.motion_models import MotionModel, Projective, create_moti
 from caunet.estimation.motions import Motions, measure, raster
 from caunet.estimation.polish import Polished, polish, unit_coordinates
 from caunet.estimation.search import initial_guesses
+from caunet.estimation.views import View, view_of, whole_view
 from caunet.geometry import Matrix
 from caunet.images.pyramid import pyramid, smooth
+from caunet.matching import Matcher
 from caunet.models import RelationNetwork
 
 __all__ = ["Registration", "register"]
@@ -40,17 +44,25 @@ _GOOD = 0.5  # rank above which a hypothesis is not doubted
 _IMPLAUSIBLE = 2.7  # distortion (see there) beyond which no two images are related
 _BLANK = 0.002  # contrast of gray levels below which there is nothing to see: half a level of 255
 _TRIES = 4  # other initial guesses
+_LEAST = 16  # pixels of a side below which a part shows too little
+_MATCHED = 3  # transforms that places agree on, at most, that are tested
+_THOROUGH = {"points": 2000, "pixels": 2_000_000}  # the matcher's second attempt
+_WORSE = 0.02  # mean correlation of windows that a polish may lose before what it began with is kept
+_PLANE = ("translation", "euclidean", "similarity", "affine", "projective")
 
 
 class Registration(NamedTuple):
     """The answer in pixels of the images, and what it was drawn from."""
 
     H: Matrix
-    motions: Motions
-    """The network's last ones, in pixels of ``level``."""
+    points: Matrix
+    """(N, 2): places of a whose motions the network measured."""
     targets: Matrix
-    """(N, 2): where they end in b, in pixels of ``level``."""
-    level: int
+    """(N, 2): where they end in b."""
+    weight: Matrix
+    """(N,): how reliable each motion is, from 0 to 1."""
+    pixel: float
+    """Pixels of b to one of the image in which motions were measured."""
     evidence: dict[str, float]
     """Numbers that give the confidence; none if there was nothing to see."""
 
@@ -58,18 +70,68 @@ class Registration(NamedTuple):
 class _Hypothesis(NamedTuple):
     """An answer at the level where hypotheses are compared, before the larger images are used."""
 
+    pair: "_Pair"
     H: Matrix
     motions: Motions
     targets: Matrix
     polished: Polished
     rank: float
+    trusted: bool = False
+    """Whether H is what matches agreed on, good without a polish."""
 
 
 def register(
-    a: Tensor, b: Tensor, network: RelationNetwork, motion_model: MotionModel | None = None
+    a: Tensor,
+    b: Tensor,
+    network: RelationNetwork,
+    motion_model: MotionModel | None = None,
+    matcher: Callable[..., Matcher] | None = None,
 ) -> Registration:
-    """Relate the gray images ``a`` and ``b``, (H, W) each, of any sizes; by default projectively."""
-    return _Pair(a, b, network, motion_model or Projective()).register()
+    """Relate the gray images ``a`` and ``b``, (H, W) each, of any sizes; by default projectively.
+
+    ``matcher`` makes a matcher from the keyword arguments of :class:`caunet.matching.Matcher`; without one no places
+    are matched.
+    """
+    model = motion_model or Projective()
+    pair = _Pair(whole_view(a, b), network, model)
+    best = pair.hypothesis(pair.start())
+    if best.rank < _GOOD and not pair.blank():
+        for other in _alternatives(pair, model, matcher):
+            best = max(best, other, key=lambda hypothesis: hypothesis.rank)
+            if best.rank >= _GOOD:
+                break
+    return best.pair.finish(best, pair.initial)
+
+
+def _alternatives(
+    pair: "_Pair", model: MotionModel, matcher: Callable[..., Matcher] | None
+) -> Iterator[_Hypothesis]:
+    """Other hypotheses, those first that most often are right."""
+    if matcher is not None:
+        yield from _matched(pair, model, matcher())
+    yield from pair.alternatives()
+    if matcher is not None:
+        yield from _matched(pair, model, matcher(**_THOROUGH))
+
+
+def _matched(pair: "_Pair", model: MotionModel, matcher: Matcher) -> Iterator[_Hypothesis]:
+    """Hypotheses that matching places agree on, the best first, each in the view that it makes of the images."""
+    a, b = pair.view.a, pair.view.b
+    found = matcher(a, b, model.name if model.name in _PLANE else "projective")
+    bound = model.for_images(_size(a), _size(b))
+    tested = []
+    for proposal in found:
+        H = bound.nearest(proposal.H.cpu().numpy())
+        if not distortion(H, _size(a)) <= _IMPLAUSIBLE:
+            continue
+        view = view_of(a, b, H, scales=model.freedom >= 4) if model.name in _PLANE else pair.view
+        if min(*view.a.shape, *view.b.shape) < _LEAST:
+            continue
+        part = _Pair(view, pair.network, model)
+        tested.append((part.rank(part.inside(H)), part, part.inside(H)))
+    tested.sort(key=lambda test: -test[0])
+    for _, part, H in tested[:_MATCHED]:
+        yield part.hypothesis_of_matches(H)
 
 
 def levels_of(size: tuple[int, int], other: tuple[int, int]) -> int:
@@ -89,31 +151,52 @@ def levels_of(size: tuple[int, int], other: tuple[int, int]) -> int:
 class _Pair:
     """Two pyramids, and a network and a motion model to relate them."""
 
-    def __init__(self, a: Tensor, b: Tensor, network: RelationNetwork, motion_model: MotionModel) -> None:
-        self.network = network
-        self.levels = levels_of(_size(a), _size(b))
-        self.a, self.b = pyramid(a, self.levels), pyramid(b, self.levels)
+    def __init__(self, view: View, network: RelationNetwork, motion_model: MotionModel) -> None:
+        self.view, self.network = view, network
+        size_a, size_b = _size(view.a), _size(view.b)
+        self.levels = levels_of(size_a, size_b)
+        self.a, self.b = pyramid(view.a, self.levels), pyramid(view.b, self.levels)
         self.top = self.levels - 1
         self.next = max(self.top - 1, 0)  # the level at which hypotheses are compared
-        self.initial = motion_model.initial(_size(a), _size(b))
-        bound = motion_model.for_images(_size(a), _size(b))
+        self.initial = motion_model.initial(size_a, size_b)
+        bound = motion_model.for_images(size_a, size_b)
         scales = [geometry.pixel_scale(2.0**-level, like=self.initial) for level in range(self.levels)]
         self.models = [bound.in_coordinates(scale) for scale in scales]  # of each level
 
-    def register(self) -> Registration:
-        best = self._hypothesis(self._initial())
-        if best.rank < _GOOD:
-            best = max([best, *self._alternatives()], key=lambda hypothesis: hypothesis.rank)
+    def finish(self, best: _Hypothesis, initial: Matrix) -> Registration:
+        """The best hypothesis, polished up to the full resolution; ``initial`` where there is nothing to see."""
         H, polished, last = best.H, best.polished, self.next
         for level in self._finer():
             H = _change_level(H, last, level)
             polished, last = self._polish(H, level, 1 if level else 2), level
             H = polished.H
-        if self._blank() or not distortion(H, _size(self.a[0])) <= _IMPLAUSIBLE:
-            H, evidence = self.initial, {}
+        if best.trusted and self._worse(H, best.H):
+            H = _change_level(best.H, self.next, 0)
+        evidence: dict[str, float] = {}
+        answer = self.view.outside(H)
+        if self.blank() or not distortion(answer, _size(self.a[0])) <= _IMPLAUSIBLE:
+            answer = initial
         else:
             evidence = self._evidence(H, best, polished)
-        return Registration(H, best.motions, best.targets, self.next, evidence)
+        factor = 2.0**self.next
+        points = geometry.rescale_points(best.motions.points.double().cpu().numpy(), factor)
+        targets = geometry.rescale_points(best.targets, factor)
+        out_a, out_b = (geometry.invert(T, checked=False) for T in (self.view.from_a, self.view.from_b))
+        return Registration(
+            answer,
+            geometry.apply(out_a, points),
+            np.where(np.abs(best.targets) < FAR, geometry.apply(out_b, targets), FAR),
+            best.motions.weight.double().cpu().numpy(),
+            factor * float(out_b[0, 0]),
+            evidence,
+        )
+
+    def _worse(self, H: Matrix, before: Matrix) -> bool:
+        """Whether windows correlate less under H, of the full resolution, than under the one of the next level."""
+        level = max(self.next - 1, 0)
+        old, new = _change_level(before, self.next, level), _change_level(H, 0, level)
+        a, b = self.a[level], self.b[level]
+        return agreement(a, b, new)["score"] < agreement(a, b, old)["score"] - _WORSE
 
     def _finer(self) -> list[int]:
         """The levels still to be polished: each while all pixels are used, then every other, and the last."""
@@ -123,31 +206,30 @@ class _Pair:
             levels.append(level)
         return levels
 
-    def _blank(self) -> bool:
+    def blank(self) -> bool:
         """Whether one of the images shows nothing."""
         return min(float(self.a[self.next].std()), float(self.b[self.next].std())) < _BLANK
 
-    def _initial(self) -> Matrix:
+    def inside(self, H: Matrix) -> Matrix:
+        """H between the images as one between the parts that this pair shows, at the next level."""
+        return _change_level(self.view.inside(H), 0, self.next)
+
+    def start(self) -> Matrix:
         """No motion, at the top level."""
         return _change_level(self.initial, 0, self.top)
 
-    def _alternatives(self) -> list[_Hypothesis]:
+    def alternatives(self) -> Iterator[_Hypothesis]:
         """Other hypotheses: simpler models first, then rotated, scaled and shifted initial guesses."""
-        model, found = self.models[self.top], list[_Hypothesis]()
+        model = self.models[self.top]
         simpler = [create_motion_model(name) for name in model.simpler]
         for first in simpler:
-            found.append(self._hypothesis(self._initial(), first))
-            if found[-1].rank >= _GOOD:
-                return found
+            yield self.hypothesis(self.start(), first)
         # Many parameters are determined by many motions, of which a first guess leaves few.
         first_fit = simpler[0] if model.freedom > 4 else None
         for H in initial_guesses(self.a[self.top], self.b[self.top], model, _TRIES):
-            found.append(self._hypothesis(model.nearest(H), first_fit))
-            if found[-1].rank >= _GOOD:
-                break
-        return found
+            yield self.hypothesis(model.nearest(H), first_fit)
 
-    def _hypothesis(self, H: Matrix, first: MotionModel | None = None) -> _Hypothesis:
+    def hypothesis(self, H: Matrix, first: MotionModel | None = None) -> _Hypothesis:
         """From an initial guess ``H`` at the top level: passes of the network, then the polish at the next level.
 
         The first pass is fitted with the model ``first``, which fewer motions determine.
@@ -162,10 +244,20 @@ class _Pair:
             for _ in range(_NETWORK_PASSES[1]):
                 H, motions, targets = self._refine_with_network(H, self.next)
         polished = self._polish(H, self.next, 0)
-        rank = agreement(self.a[self.next], self.b[self.next], polished.H)["rank"]
-        if distortion(polished.H, _size(self.a[self.next])) > _IMPLAUSIBLE:
-            rank -= 2.0
-        return _Hypothesis(polished.H, motions, targets, polished, rank)
+        return _Hypothesis(self, polished.H, motions, targets, polished, self.rank(polished.H))
+
+    def hypothesis_of_matches(self, H: Matrix) -> _Hypothesis:
+        """From an ``H`` at the next level that matches agree on, nearer than a pass of the network could bring it."""
+        _, motions, targets = self._refine_with_network(H, self.next)
+        polished, rank = self._polish(H, self.next, 0), self.rank(H)
+        if (better := self.rank(polished.H)) >= rank:
+            H, rank = polished.H, better
+        return _Hypothesis(self, H, motions, targets, polished, rank, trusted=True)
+
+    def rank(self, H: Matrix) -> float:
+        """What hypotheses are compared by, of an H at the next level."""
+        rank = agreement(self.a[self.next], self.b[self.next], H)["rank"]
+        return rank - 2.0 if distortion(H, _size(self.a[self.next])) > _IMPLAUSIBLE else rank
 
     def _shifted(self, before: Matrix, after: Matrix) -> float:
         corners = geometry.corners(_size(self.a[self.top]), like=before)

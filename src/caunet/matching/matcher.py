@@ -21,7 +21,7 @@ from caunet.matching.points import Points, detect, patches
 __all__ = ["Described", "Matcher", "match"]
 
 _UNLIKELY = 0.05  # probability below which a match is not worth testing
-_TOLERANCE = 2.5  # pixels (of the image in which points were looked for)
+_TOLERANCE = 2.0  # pixels (of the image in which points were looked for)
 
 
 class Described(NamedTuple):
