@@ -27,13 +27,13 @@ def test_the_drawn_patches_are_those_of_the_pairs(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "protocol"), [("translation", "release"), ("rotation", "text"), ("projective", "text")]
 )
-def test_a_figure_shows_the_patches_in_their_greys(tmp_path, name, protocol):
+def test_a_figure_shows_the_patches_in_their_grays(tmp_path, name, protocol):
     images = torch.full((6, 32, 32), 90, dtype=torch.uint8)
     path = tmp_path / "sample.png"
     figure.draw_samples(PairSource(images, name, protocol, pairs="fresh"), path, columns=6)
     with Image.open(path) as file:
         picture = np.asarray(file.convert("L"))
-    # Patches of one grey fill a good part of the page.
+    # Patches of one gray fill a good part of the page.
     assert (abs(picture.astype(int) - 90) <= 1).mean() > 0.25
     assert (picture == 255).mean() > 0.2
     assert picture[:, 0].min() == 255  # nothing is cut off at the edges

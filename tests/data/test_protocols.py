@@ -73,25 +73,25 @@ def test_text_parameters_fill_their_ranges(name):
 
 
 def test_release_translation_has_rows_first():
-    rule = protocols.get("release", tasks.get("translation"), (32, 32), 11)
-    assert torch.equal(rule.homography(torch.tensor([2.0, -1.0])), geometry.translate(-1.0, 2.0))
+    protocol = protocols.get("release", tasks.get("translation"), (32, 32), 11)
+    assert torch.equal(protocol.homography(torch.tensor([2.0, -1.0])), geometry.translate(-1.0, 2.0))
 
 
 @pytest.mark.parametrize("degrees", [0.0, 17.0, 45.0])
 def test_the_unlabelled_shift_of_release_is_half_a_pixel_or_none(degrees):
-    rule = protocols.get("release", tasks.get("rotation"), (32, 32), 11)
+    protocol = protocols.get("release", tasks.get("rotation"), (32, 32), 11)
     z = torch.tensor([[degrees]])
     extent = 32 * (np.cos(np.radians(degrees)) + np.sin(np.radians(degrees)))
     half = 0.5 if int(np.ceil(extent - 1e-9)) % 2 == 0 else 0.0
-    # The pixel at the second patch's centre shows the point H^-1 (half, half) from the image's centre.
-    centre = geometry.apply(rule.pull(z)[0], torch.tensor([[5.0, 5.0]], dtype=torch.float64))
+    # The pixel at the second patch's center shows the point H^-1 (half, half) from the image's center.
+    center = geometry.apply(protocol.pull(z)[0], torch.tensor([[5.0, 5.0]], dtype=torch.float64))
     back = geometry.apply(geometry.rotate(-z[0, 0].double()), torch.full((1, 2), half, dtype=torch.float64))
-    assert torch.allclose(centre, back + 15.5, atol=1e-12)
+    assert torch.allclose(center, back + 15.5, atol=1e-12)
 
 
 def test_a_singular_map_shows_nothing_but_zeros():
-    rule = protocols.get("text", tasks.get("affine"), (32, 32), 11)
-    pull = rule.pull(torch.tensor([[-0.5, 0.5, 0.5, -0.5], [0.0, 0.0, 0.0, 0.0]]))
+    protocol = protocols.get("text", tasks.get("affine"), (32, 32), 11)
+    pull = protocol.pull(torch.tensor([[-0.5, 0.5, 0.5, -0.5], [0.0, 0.0, 0.0, 0.0]]))
     images = noise(2, 32, 32) | 1
     y = bilinear(Canvas(pad(images)), pull, 11)
     assert int(y[0].count_nonzero()) == 0
@@ -144,7 +144,7 @@ def test_refusals_name_what_was_wrong():
     with pytest.raises(ValueError, match="horizon"):
         protocols.get("release", tasks.get("projective"), (120, 120), 11)
     other = tasks.Task("other", ("a",), (0.0,), (1.0,), geometry.scale, lambda H: H[..., 0, 0, None])
-    with pytest.raises(ValueError, match="'release' exists for"):
+    with pytest.raises(ValueError, match=r"task must be one of translation, .* for protocol 'release'"):
         protocols.get("release", other, (32, 32), 11)
 
 

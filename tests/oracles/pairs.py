@@ -91,7 +91,7 @@ def release_pair(image, task, z, patch):
     ends = np.array([(H @ p)[:2] / (H @ p)[2] for p in outline])
     low, high = ends.min(0), ends.max(0)
     columns, rows = (math.ceil(n - 1e-9) for n in high - low)
-    # The box, grown on both sides to whole pixels; its first pixel's centre is half a pixel inside.
+    # The box, grown on both sides to whole pixels; its first pixel's center is half a pixel inside.
     start = (low + high) / 2 - np.array([columns, rows]) / 2 + 0.5
     y = np.zeros((patch, patch))
     for r in range(patch):

@@ -18,7 +18,7 @@ __all__ = ["GROUPS", "Group", "colored", "photographs"]
 Group = Literal["bench", "calibration", "test"]
 
 # Only files that are in the wheel itself. Left out: drawings (horse, color, phantom, chessboards), and `text`,
-# `microaneurysms` and the faces, which are too small to cut a picture and its neighbor from.
+# `microaneurysms` and the faces, which are too small to cut an image and its neighbor from.
 GROUPS: dict[Group, tuple[str, ...]] = {
     "bench": (
         "astronaut.png",

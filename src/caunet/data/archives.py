@@ -14,7 +14,7 @@ import numpy.typing as npt
 from caunet.data.batches import decode_binary, decode_pickle, decode_png
 from caunet.data.download import SourceError
 from caunet.data.tarball import MEMBER_LIMIT, read_members
-from caunet.files import open_regular
+from caunet.files import open_regular, printable_path
 from caunet.progress import track
 
 __all__ = ["BATCHES", "FORMS", "read_rgb"]
@@ -42,12 +42,13 @@ def read_rgb(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
     with track(len(BATCHES), "decoding", "batches") as bar:
         for name, form, data in members:
             if name in batches:
-                raise SourceError(f"{path.name} holds {name} twice")
+                raise SourceError(f"{printable_path(path.name)} holds {name} twice")
             batches[name] = form.decode(data)
             bar.advance()
     missing = [name for name in BATCHES if name not in batches]
     if missing:
-        raise SourceError(f"{path.name} is not CIFAR-10 in a known form: no {', '.join(missing)}")
+        shown = printable_path(path.name)
+        raise SourceError(f"{shown} is not CIFAR-10 in a known form: no {', '.join(missing)}")
     return np.concatenate([batches[name] for name in BATCHES[:-1]]), batches[BATCHES[-1]]
 
 
@@ -65,7 +66,7 @@ def _read_file(file: Path) -> bytes:
         with open_regular(file) as opened:
             data = opened.read(MEMBER_LIMIT + 1)
     except OSError as error:
-        raise SourceError(f"{file} cannot be read: {error.strerror}") from error
+        raise SourceError(f"{printable_path(file)} cannot be read: {error.strerror}") from error
     if len(data) > MEMBER_LIMIT:
         raise SourceError(f"{file.name} is larger than a batch of CIFAR-10")
     return data

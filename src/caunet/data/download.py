@@ -1,4 +1,4 @@
-"""Bring one file from the network, in bounded time: over HTTP, or as a package by running ``npm pack``.
+"""Get one file from the network, in bounded time: over HTTP, or as a package by running ``npm pack``.
 
 Whatever goes wrong at the far end is a :class:`SourceError`, so that the caller can try the next source.
 A full disk is a plain :class:`~caunet.errors.DataError`: no other source would help.
@@ -60,9 +60,9 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 
 def download(url: str, path: Path, limits: Limits) -> None:
-    """Bring ``url`` (http or https) to ``path``. Raises :class:`SourceError` when ``limits`` are passed."""
+    """Download ``url`` (http or https) to ``path``. Raises :class:`SourceError` when ``limits`` are exceeded."""
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"url must begin with http:// or https://; got {url!r}")
+        raise ValueError(f"url must begin with http:// or https://, got {url!r}")
     request = urllib.request.Request(url, headers={"User-Agent": "caunet"})
     try:
         with urllib.request.urlopen(request, timeout=limits.silence) as response:
@@ -112,7 +112,7 @@ def _create(path: Path) -> Iterator[Any]:
 
 
 def npm_pack(package: str, folder: Path, limits: Limits) -> Path:
-    """Bring ``package`` (``name@version``) by npm into the empty ``folder``; the path of the ``.tgz``.
+    """Get ``package`` (``name@version``) by npm into the empty ``folder``; the path of the ``.tgz``.
 
     Nothing of the package is run or unpacked.
     """

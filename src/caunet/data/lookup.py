@@ -3,11 +3,11 @@
 Geometry's `warp` is the general, differentiable tool. Pairs need less and need it faster: bytes in, a small
 patch out, a different image and map for each, and the same bits whatever the batch. So every operation here
 is a gather or elementwise and exactly rounded (no fused multiply-add, whose use may depend on the place in a
-batch): a pair never feels its neighbours. Positions are float64, the weights within a pixel float32.
+batch): a pair does not depend on its neighbors. Positions are float64, the weights within a pixel float32.
 
 The images lie on a `Canvas` with a border of zeros, so that out-of-image pixels are 0 without a test.
 A *pull* (B, 3, 3) float64 maps patch coordinates (column, row, 1), counted from the patch's first pixel, to
-image coordinates (x, y, 1), pixel centres at integers.
+image coordinates (x, y, 1), pixel centers at integers.
 
 >>> canvas = Canvas(pad(torch.arange(0, 48, 2, dtype=torch.uint8).view(1, 4, 6)))
 >>> pull = torch.tensor([[[1.0, 0.0, 1.5], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]], dtype=torch.float64)
@@ -33,7 +33,7 @@ def pad(images: Tensor) -> Tensor:
 
 
 class Canvas:
-    """B byte images, one a pair, that carry a border of zeros (`pad`)."""
+    """B byte images, one per pair, that carry a border of zeros (`pad`)."""
 
     def __init__(self, padded: Tensor) -> None:
         count = len(padded)
@@ -84,7 +84,7 @@ def positions(pull: Tensor, patch: int, size: tuple[int, int], reach: int) -> tu
 
 
 def bilinear(canvas: Canvas, pull: Tensor, patch: int) -> Tensor:
-    """Linear interpolation in both directions: float32 (B, patch, patch), grey levels."""
+    """Linear interpolation in both directions: float32 (B, patch, patch), gray levels."""
     start, dx, dy = _cells(canvas, pull, patch, reach=1)
     top = _between(canvas, start, dx)
     bottom = _between(canvas, start.add_(canvas.stride), dx)
@@ -106,16 +106,16 @@ def bicubic(canvas: Canvas, pull: Tensor, patch: int) -> Tensor:
     return out
 
 
-def to_bytes(grey: Tensor) -> Tensor:
-    """Grey levels to bytes: nearest, halves up, what lies outside 0..255 brought to its ends. Bytes stay.
+def to_bytes(gray: Tensor) -> Tensor:
+    """Gray levels to bytes: nearest, halves up, what lies outside 0..255 brought to its ends. Bytes stay.
 
     >>> to_bytes(torch.tensor([-3.0, 1.49, 1.5, 300.0]))
     tensor([  0,   1,   2, 255], dtype=torch.uint8)
     """
-    if grey.dtype == torch.uint8:
-        return grey
+    if gray.dtype == torch.uint8:
+        return gray
     # By way of int32, which is faster than straight to bytes; both cut towards 0.
-    return grey.clamp(0, 255).add_(0.5).to(torch.int32).to(torch.uint8)
+    return gray.clamp(0, 255).add_(0.5).to(torch.int32).to(torch.uint8)
 
 
 def _cells(canvas: Canvas, pull: Tensor, patch: int, reach: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -92,7 +92,7 @@ class PairSource:
         self._streams = {purpose: keys.stream_of(purpose, self.split) for purpose in Stream}
         self.task = tasks.get(task)
         height, width = self._pixels.shape[1:]
-        self.rule = protocols.get(protocol, self.task, (height, width), patch)
+        self.pair_protocol = protocols.get(protocol, self.task, (height, width), patch)
         self.protocol, self.patch, self.pairs = protocol, patch, pairs
         self.per_image, self.seed, self.photometric, self.dtype = per_image, seed, photometric, dtype
         self.device = torch.device(device) if device is not None else self._pixels.device
@@ -143,11 +143,11 @@ class PairSource:
     @property
     def rows_first(self) -> bool:
         """Whether z is (rows, columns), y before x: see `caunet.data.protocols.rows_first`."""
-        return self.rule.rows_first
+        return self.pair_protocol.rows_first
 
     def homography(self, z: Tensor) -> Tensor:
         """z (..., dim), in the protocol's order (release translation: rows first), to H (..., 3, 3)."""
-        return self.rule.homography(z)
+        return self.pair_protocol.homography(z)
 
     def steps(self, batch: int) -> int:
         """How many whole batches an epoch has."""
@@ -220,14 +220,16 @@ class PairSource:
 
     def _make(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # A chunk of pairs, from keys to bytes.
-        z = self.rule.parameters(
+        z = self.pair_protocol.parameters(
             keys.uniform(self.seed, epoch, index, self.task.dim, self._streams[Stream.PARAMETERS])
         )
         plan: protocols.Crops | Tensor
-        if self.rule.places:
-            plan = self.rule.crops(z, keys.uniform(self.seed, epoch, index, 2, self._streams[Stream.PLACE]))
+        if self.pair_protocol.places:
+            plan = self.pair_protocol.crops(
+                z, keys.uniform(self.seed, epoch, index, 2, self._streams[Stream.PLACE])
+            )
         else:
-            plan = self.rule.pull(z)
+            plan = self.pair_protocol.pull(z)
         image = torch.div(index, self.per_image, rounding_mode="floor")
         x = torch.empty(len(index), self.patch, self.patch, dtype=torch.uint8, device=self.device)
         y = torch.empty_like(x)
@@ -248,10 +250,10 @@ class PairSource:
             first, second = (lookup.crop(canvas, corner[part], self.patch) for corner in plan)
             return first, second
         if self._centers is None:  # the first patch is the same in all pairs of an image
-            row, column = self.rule.corner
+            row, column = self.pair_protocol.corner
             centers = self._pixels[:, row : row + self.patch, column : column + self.patch]
             self._centers = centers.contiguous()
-        read = lookup.bicubic if self.rule.interpolation == "bicubic" else lookup.bilinear
+        read = lookup.bicubic if self.pair_protocol.interpolation == "bicubic" else lookup.bilinear
         return self._centers.index_select(0, image), read(canvas, plan[part], self.patch)
 
     def _checked_index(self, index: Tensor) -> Tensor:

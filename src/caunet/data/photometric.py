@@ -22,7 +22,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Photometric:
-    """Ranges to draw from, one number a pair, uniformly.
+    """Ranges to draw from, one number per pair, uniformly.
 
     Args:
         gain: factor on the second patch's gray levels (black stays black).

@@ -3,7 +3,7 @@
 A protocol turns uniform numbers into z and into the two places to read: where the first patch lies, and the
 *pull* that says where in the same image each pixel of the second patch reads (see `caunet.data.lookup`).
 Convention as in `caunet.geometry`: y(p') = x(p) with p' = H p, so the pull is H^-1; x right, y down; the
-origin of H is the centre of the patch. docs/pairs.md has the whole story.
+origin of H is the center of the patch. docs/pairs.md has the details.
 """
 
 from typing import NamedTuple, Protocol
@@ -14,7 +14,7 @@ from torch import Tensor
 from caunet import geometry
 from caunet.tasks import Task
 
-__all__ = ["PROTOCOLS", "Crops", "Release", "Rule", "Text", "get", "rows_first"]
+__all__ = ["PROTOCOLS", "Crops", "PairProtocol", "Release", "Text", "get", "rows_first"]
 
 RELEASE_TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 
@@ -26,12 +26,12 @@ class Crops(NamedTuple):
     second: Tensor
 
 
-class Rule(Protocol):
+class PairProtocol(Protocol):
     """What `PairSource` asks of a protocol."""
 
     name: str
     interpolation: str
-    corner: tuple[int, int]  # first pixel (row, column) of the patch at the image's centre
+    corner: tuple[int, int]  # first pixel (row, column) of the patch at the image's center
     whole: bool  # whether z are whole numbers
     places: bool  # whether patches lie at random places and are cut out; else the second is warped
     rows_first: bool  # whether z is (rows, columns); see `rows_first`
@@ -40,7 +40,7 @@ class Rule(Protocol):
         """Uniform numbers (B, dim) to z (B, dim) float32."""
 
     def crops(self, z: Tensor, u: Tensor) -> Crops:
-        """If the rule `places`: z (B, dim) and uniform numbers (B, 2) to the places of both patches."""
+        """If patches have `places`: z (B, dim) and uniform numbers (B, 2) to the places of both patches."""
 
     def pull(self, z: Tensor) -> Tensor:
         """If not: z (B, dim) to where the second patch reads, (B, 3, 3) float64. The first is at `corner`."""
@@ -52,7 +52,7 @@ class Rule(Protocol):
 def rows_first(task: str, protocol: str) -> bool:
     """Whether z is (rows, columns), y before x, as the authors' scripts have it: translations of the release.
 
-    The one place that knows; a `PairSource` tells it of its pairs, cards of networks have what to ask it with.
+    The one place that knows. A `PairSource` has it as an attribute; the card of a network has both arguments.
 
     >>> rows_first("translation", "release"), rows_first("translation", "text"), rows_first("scaling", "release")
     (True, False, False)
@@ -60,7 +60,7 @@ def rows_first(task: str, protocol: str) -> bool:
     return task == "translation" and protocol == "release"
 
 
-def get(name: str, task: Task, size: tuple[int, int], patch: int) -> Rule:
+def get(name: str, task: Task, size: tuple[int, int], patch: int) -> PairProtocol:
     """The protocol called ``name`` for a task, images of ``size`` (height, width) and square patches."""
     if patch < 1 or patch > min(size):
         raise ValueError(f"patch must be 1 to {min(size)} for images of {size[0]}x{size[1]}, got {patch}")
@@ -70,11 +70,11 @@ def get(name: str, task: Task, size: tuple[int, int], patch: int) -> Rule:
 
 
 class Text:
-    """The paper as written: z continuous, warp about the centre of the patch, bilinear, patch at the centre.
+    """The paper as written: z continuous, warp about the center of the patch, bilinear, patch at the center.
 
     >>> from caunet import tasks
-    >>> rule = Text(tasks.get("translation"), (32, 32), 11)
-    >>> rule.pull(torch.tensor([[2.0, 0.0]]))[0]  # reads two to the left of (11, 11)
+    >>> protocol = Text(tasks.get("translation"), (32, 32), 11)
+    >>> protocol.pull(torch.tensor([[2.0, 0.0]]))[0]  # reads two to the left of (11, 11)
     tensor([[ 1., 0., 9.],
             [ 0., 1., 11.],
             [ 0., 0., 1.]], dtype=torch.float64)
@@ -108,7 +108,7 @@ class Text:
 
     @property
     def origin(self) -> tuple[float, float]:
-        """The centre of the first patch, (x, y) in the image: where H has its origin."""
+        """The center of the first patch, (x, y) in the image: where H has its origin."""
         half = (self.patch - 1) / 2
         return self.corner[1] + half, self.corner[0] + half
 
@@ -118,7 +118,7 @@ class Release:
 
     Translation: whole pixels, no interpolation, z = (rows, columns), first patch at a random place such that
     both patches lie inside. Rotation: whole degrees, bicubic. The rest: continuous, bilinear. All but
-    translation: the output picture is the bounding box of the warped image, and the second patch is taken
+    translation: the output is the bounding box of the warped image, and the second patch is taken
     around pixel floor(S / 2) of each of its axes, as the first is in the image.
     """
 
@@ -127,7 +127,9 @@ class Release:
     def __init__(self, task: Task, size: tuple[int, int], patch: int) -> None:
         if task.name not in RELEASE_TASKS:
             known = ", ".join(RELEASE_TASKS)
-            raise ValueError(f"protocol 'release' exists for {known}; got {task.name!r}; use 'text' for it")
+            raise ValueError(
+                f"task must be one of {known} for protocol 'release', got {task.name!r}; use 'text' for it"
+            )
         self.task, self.size, self.patch = task, size, patch
         self.whole = task.name in ("translation", "rotation")
         self.places = task.name == "translation"
@@ -172,7 +174,7 @@ class Release:
         low, high = box.amin(1), box.amax(1)
         # Whole pixels, shared out on both sides of the box. The slack keeps rounding from adding a pixel.
         length = (high - low - 1e-9).ceil()
-        middle = (length / 2).floor() - length / 2 + 0.5  # pixel floor(S/2) from the box's centre: 0 or 1/2
+        middle = (length / 2).floor() - length / 2 + 0.5  # pixel floor(S/2) from the box's center: 0 or 1/2
         return (low + high) / 2 + middle - self.patch // 2
 
     def _check_horizon(self) -> None:

@@ -18,7 +18,7 @@ from caunet.progress import track
 
 __all__ = ["FEATURELESS", "pair_statistics"]
 
-FEATURELESS = 2.0  # grey levels of standard deviation below which a patch shows nothing to go by
+FEATURELESS = 2.0  # gray levels of standard deviation below which a patch shows nothing to go by
 _CHUNK = 4096
 
 
@@ -27,7 +27,7 @@ def pair_statistics(source: PairSource, limit: int | None = None, epoch: int = 0
 
     Returns ``pairs`` (how many); ``z``: mean and variance of each parameter, and what a uniform draw expects;
     ``pixels``: mean and variance of x and y on the scale [-0.5, 0.5]; ``featureless``: the share of patches
-    with a standard deviation below `FEATURELESS` grey levels; ``out_of_image_pixels``: the share of y's
+    with a standard deviation below `FEATURELESS` gray levels; ``out_of_image_pixels``: the share of y's
     pixels that read outside the image's outline, and ``out_of_image_pairs``: that of pairs with any of them.
     """
     count = len(source) if limit is None else min(limit, len(source))
@@ -57,9 +57,9 @@ class _Sums:
         shifted = z.double() - middle  # about the middle, so that the variance does not cancel
         self.z += torch.stack([shifted.sum(0), shifted.square().sum(0)]).cpu()
         for name, patch in (("x", x), ("y", y)):
-            grey = patch.double()
-            self.flat[name] += int((grey.flatten(1).std(1, correction=0) < FEATURELESS).sum())
-            level = grey / 255 - 0.5
+            gray = patch.double()
+            self.flat[name] += int((gray.flatten(1).std(1, correction=0) < FEATURELESS).sum())
+            level = gray / 255 - 0.5
             self.pixels[name] += torch.stack([level.sum(), level.square().sum()]).cpu()
         outside = _outside(self.source, z)
         self.outside_pixels += int(outside.sum())
@@ -95,15 +95,15 @@ def _expected(source: PairSource) -> tuple[Tensor, Tensor]:
     # Mean and variance of a uniform draw: (b - a)^2 / 12, or (n^2 - 1) / 12 for n whole numbers in a row.
     low, high = (torch.tensor(v, dtype=torch.float64) for v in (source.task.low, source.task.high))
     width = high - low
-    variance = ((width + 1) ** 2 - 1) / 12 if source.rule.whole else width**2 / 12
+    variance = ((width + 1) ** 2 - 1) / 12 if source.pair_protocol.whole else width**2 / 12
     return (low + high) / 2, variance
 
 
 def _outside(source: PairSource, z: Tensor) -> Tensor:
     # Which pixels of y read outside the image's outline, which runs along pixel edges: (B, patch, patch).
-    if source.rule.places:
+    if source.pair_protocol.places:
         return torch.zeros(len(z), 1, 1, dtype=torch.bool)
     height, width = source.size
-    on_canvas = lookup.positions(source.rule.pull(z), source.patch, source.size, reach=1)
+    on_canvas = lookup.positions(source.pair_protocol.pull(z), source.patch, source.size, reach=1)
     x, y = (p - lookup.BORDER for p in on_canvas)
     return (x < -0.5) | (x > width - 0.5) | (y < -0.5) | (y > height - 0.5)

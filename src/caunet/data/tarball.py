@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from caunet.data.download import SourceError
-from caunet.files import open_regular
+from caunet.files import open_regular, printable_path
 
 __all__ = ["EXTENDED_LIMIT", "MEMBER_COUNT", "MEMBER_LIMIT", "TOTAL_LIMIT", "read_members"]
 
@@ -44,8 +44,11 @@ def read_members(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, byt
     try:
         with open_regular(path) as file:
             yield from _members(_Gunzip(file), wanted)
-    except (_DamageError, zlib.error, OSError) as error:
-        raise SourceError(f"{path.name} is damaged or not a .tar.gz archive: {error}") from error
+    except OSError as error:
+        raise SourceError(f"{printable_path(path.name)} cannot be read: {error.strerror or error}") from error
+    except (_DamageError, zlib.error) as error:
+        shown = printable_path(path.name)
+        raise SourceError(f"{shown} is damaged or not a .tar.gz archive: {error}") from error
 
 
 def _members(stream: "_Gunzip", wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:

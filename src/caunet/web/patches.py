@@ -94,8 +94,8 @@ def cut_pair(
     window = _window(gray, center, zoom)[None]
     rule = Text(task, (WINDOW, WINDOW), PATCH)
     canvas = Canvas(pad(window))
-    first = crop(canvas, torch.tensor([rule.corner]), PATCH)
-    second = to_bytes(bilinear(canvas, rule.pull(z[None]), PATCH))
+    first = crop(canvas, torch.tensor([protocol.corner]), PATCH)
+    second = to_bytes(bilinear(canvas, protocol.pull(z[None]), PATCH))
     return first[0], second[0]
 
 
