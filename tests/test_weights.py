@@ -84,7 +84,7 @@ def _damage(path: Path, how: str) -> None:
         ("earlier", "carries no checksum; convert it with `caunet weights upgrade"),
         ("missing", "no weights at"),
         ("directory", "cannot read"),
-        ("pipe", "cannot read .*: not a regular file"),
+        ("pipe", "cannot read .*: it is a named pipe, and only regular files are read"),
     ],
 )
 def test_bad_files_are_told_apart(how: str, message: str, model: RelationNetwork, tmp_path: Path) -> None:

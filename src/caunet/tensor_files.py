@@ -17,13 +17,11 @@ caunet.errors.CheckpointError: memory is damaged: its content does not match its
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from caunet.errors import CheckpointError
-from caunet.files import atomic_write
+from caunet.files import atomic_write, open_regular
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,10 +98,7 @@ def write(
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """The content of a regular file; OSError for anything else (a pipe would be waited for, a device never ends)."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(None, "not a regular file", str(Path(path)))
+    with open_regular(path) as file:
         return file.read()
 
 

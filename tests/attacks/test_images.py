@@ -12,6 +12,7 @@ from PIL import Image
 from caunet.errors import DataError
 from caunet.images import ImageError, read_image
 from tests.attacks.harness import attack, cases, mutations
+from tests.oracles.png import header, png
 
 MEMORY = 400_000_000
 RNG = np.random.default_rng(3)
@@ -69,18 +70,6 @@ def test_damaged_images(kind: str) -> None:
     assert found.counts["accepted"] >= len(whole)
 
 
-def _png(*chunks: tuple[bytes, bytes]) -> bytes:
-    parts = [
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-def _header(width: int, height: int, depth: int = 8, color: int = 0) -> tuple[bytes, bytes]:
-    return b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
-
-
 def _bomb(size: int) -> bytes:
     return zlib.compress(bytes(size), 1)
 
@@ -90,12 +79,12 @@ def test_hostile_images() -> None:
     end, huge = (b"IEND", b""), _bomb(100 << 20)
     bmp = struct.pack("<IiiHHIIiiII", 40, 65535, 65535, 1, 24, 0, 0, 0, 0, 0, 0)
     inputs = {
-        "10 gigapixels": _png(_header(100_000, 100_000), (b"IDAT", _bomb(100)), end),
-        "just over the limit": _png(_header(8000, 5001), (b"IDAT", _bomb(100)), end),
-        "a text of 100 MB": _png(_header(20, 20), (b"zTXt", b"k\0\0" + huge), (b"IDAT", _bomb(420)), end),
-        "a profile of 100 MB": _png(_header(20, 20), (b"iCCP", b"k\0\0" + huge), (b"IDAT", _bomb(420)), end),
-        "more pixels than claimed": _png(_header(20, 20), (b"IDAT", huge), end),
-        "a length of 2 GB": _png(_header(20, 20))[:-4] + b"\0\0\0\0" + b"\x7f\xff\xff\xffIDAT",
+        "10 gigapixels": png(header(100_000, 100_000), (b"IDAT", _bomb(100)), end),
+        "just over the limit": png(header(8000, 5001), (b"IDAT", _bomb(100)), end),
+        "a text of 100 MB": png(header(20, 20), (b"zTXt", b"k\0\0" + huge), (b"IDAT", _bomb(420)), end),
+        "a profile of 100 MB": png(header(20, 20), (b"iCCP", b"k\0\0" + huge), (b"IDAT", _bomb(420)), end),
+        "more pixels than claimed": png(header(20, 20), (b"IDAT", huge), end),
+        "a length of 2 GB": png(header(20, 20))[:-4] + b"\0\0\0\0" + b"\x7f\xff\xff\xffIDAT",
         "PPM of 10 gigapixels": b"P6 100000 100000 255\n",
         "PPM with a long number": b"P6 " + b"9" * 100_000 + b" 1 255\n",
         "GIF of 65535 x 65535": b"GIF89a\xff\xff\xff\xff\0\0\0,\0\0\0\0\xff\xff\xff\xff\0\x08\0;",

@@ -1,6 +1,7 @@
 """``caunet estimate``: what it prints, what it writes, how it ends; the estimator itself is tested elsewhere."""
 
 import json
+import os
 
 import cv2
 import numpy as np
@@ -165,12 +166,16 @@ def test_wrong_arguments_are_one_line_and_code_2(pictures, words, message, capsy
 @pytest.mark.usefixtures("known")
 def test_bad_pictures_are_one_line_and_code_2(pictures, tmp_path, capsys):
     (tmp_path / "text.png").write_text("hello")
+    os.mkfifo(tmp_path / "pipe")
     Image.fromarray(np.zeros((1, 1), np.uint8)).save(tmp_path / "dot.png")
     for name, words in {
         "text.png": "not an image in a known format",
         "dot.png": "too small: 1 x 1 pixels",
         "none.png": "cannot be read: No such file or directory",
         ".": "is a directory",
+        "pipe": "cannot be read: it is a named pipe, and only regular files are read",
+        "x" * 5000: "cannot be read: the path is too long",
+        os.fsdecode(b"caf\xe9"): r"caf\xe9: cannot be read: No such file",
     }.items():
         assert main(["estimate", pictures[0], str(tmp_path / name), "--json"]) == 2
         said = capsys.readouterr()

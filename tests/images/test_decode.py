@@ -1,13 +1,12 @@
 """Files into bytes: every mode by an independent rule, nothing too large, nothing odd without a name."""
 
-import struct
-import zlib
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from PIL import Image
 from tests.oracles.cifar_archives import gray
+from tests.oracles.png import claiming
 
 from caunet.errors import DataError
 from caunet.images import read_uint8
@@ -114,15 +113,7 @@ def test_of_an_animation_the_first_frame_is_taken(tmp_path):
 
 
 def _claiming(path, width, height):
-    """A PNG of one row whose header claims another size: decoding it would fail for want of data."""
-    chunks = []
-    for kind, data in (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
-        (b"IDAT", zlib.compress(b"\0")),
-        (b"IEND", b""),
-    ):
-        chunks.append(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)))
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    path.write_bytes(claiming(width, height))
     return path
 
 

