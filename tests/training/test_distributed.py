@@ -9,11 +9,13 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from safetensors.torch import load_file
 
 from caunet.cli import main
@@ -149,7 +151,22 @@ def test_a_failure_in_one_process_ends_both(tmp_path: Path, fault: str, speaks: 
 
 
 def test_the_command_under_torchrun(tmp_path: Path) -> None:
-    words = ["train", "--model", "can", "--task", "rotation", "--data", "photos", "--batch", "21"]
+    noise = np.random.default_rng(0).integers(0, 256, (12, 12, 12), dtype=np.uint8)
+    (tmp_path / "images").mkdir()
+    for number, image in enumerate(noise):
+        large = Image.fromarray(image).resize((64, 64), Image.Resampling.BICUBIC)
+        large.save(tmp_path / "images" / f"{number}.png")
+    words = [
+        "train",
+        "--model",
+        "can",
+        "--task",
+        "rotation",
+        "--data",
+        str(tmp_path / "images"),
+        "--batch",
+        "21",
+    ]
     words += [
         "--model-options",
         '{"units": 8}',
