@@ -14,9 +14,11 @@ import uvicorn
 
 import caunet.web
 from caunet.cli import main
+from caunet.errors import DataError
 from caunet.web import create_app
 from caunet.web.jobs import Computations
 from caunet.web.limits import HEADERS, BodyLimit
+from caunet.web.refusals import UNAVAILABLE
 from tests.web.conftest import serving
 
 MB = 2**20
@@ -113,6 +115,46 @@ def test_too_many_and_too_slow_bodies_are_refused(crowd, seconds, status):
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"transfer-encoding", b"chunked")]}
     asyncio.run(BodyLimit(None, crowd=crowd, seconds=seconds)(scope, never, send))
     assert sent[0]["status"] == status
+
+
+def test_bodies_that_do_not_come_keep_nobody_out():
+    """Two clients begin a body and wait; a third sends a whole one, although there is room for one only."""
+    answered, sent = [], []
+
+    async def app(scope, receive, send):
+        answered.append(await receive())
+
+    async def send(message):
+        sent.append(message)
+
+    async def story():
+        limit = BodyLimit(app, limit=100, crowd=1, seconds=30.0)
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-length", b"90")]}
+
+        async def slow():
+            await asyncio.sleep(60)
+
+        def whole(size):
+            messages = iter([{"type": "http.request", "body": bytes(size), "more_body": size < 90}])
+
+            async def receive():
+                return next(messages, None) or await slow()
+
+            return receive
+
+        waiting = [asyncio.create_task(limit(scope, receive, send)) for receive in (slow, whole(10))]
+        await asyncio.sleep(0.05)
+        assert limit.held == 10
+        await limit(scope, whole(90), send)
+        assert [len(message["body"]) for message in answered] == [90]
+        assert limit.held == 10
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert limit.held == 0
+
+    asyncio.run(story())
+    assert sent == []
 
 
 # Computations
@@ -245,6 +287,16 @@ def test_docs_need_no_script_and_describe_every_operation(server):
     body = document["paths"]["/api/infer"]["post"]["requestBody"]["content"]["application/json"]
     for example in body["examples"].values():  # examples that do not work teach the wrong thing
         assert httpx.post(f"{server}/api/infer", json=example["value"], timeout=60).status_code == 200
+
+
+def test_photographs_that_cannot_be_read_are_not_a_500(strict, monkeypatch, caplog):
+    def missing(name):
+        raise DataError("scikit-image is damaged")
+
+    monkeypatch.setattr("caunet.web.app.photograph", missing)
+    answer = strict.get("/api/models")
+    assert (answer.status_code, answer.json()) == (503, {"detail": UNAVAILABLE})
+    assert "scikit-image is damaged" in caplog.text
 
 
 # The command

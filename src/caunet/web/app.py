@@ -5,6 +5,7 @@ or an address for the server to read.
 """
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,16 +19,18 @@ from starlette.types import ASGIApp
 
 import caunet
 from caunet import tasks
+from caunet.errors import CaunetError
 from caunet.estimation.motion_models import motion_model_names
 from caunet.web import bodies, documentation, infer_route, schemas
 from caunet.web.jobs import Computations
 from caunet.web.limits import MAX_BODY, BodyLimit, KnownHostsOnly, OwnPagesOnly, StrictHeaders
 from caunet.web.networks import NETWORKS, TASKS, Networks
 from caunet.web.patches import PHOTOGRAPHS, photograph, photograph_png
-from caunet.web.refusals import Refused
+from caunet.web.refusals import MISTAKE, UNAVAILABLE, Refused
 
 __all__ = ["create_app"]
 
+_logger = logging.getLogger("uvicorn.error")
 STATIC = Path(__file__).parent / "static"
 _ABOUT = (
     "Estimates the transformation between two images. Everything is computed here, and nothing is stored."
@@ -198,9 +201,14 @@ def _add_errors(app: FastAPI) -> None:
         detail = kind.get(error.status_code, error.detail) if plain else error.detail
         return JSONResponse({"detail": detail}, error.status_code, error.headers)
 
+    async def unavailable(_: Request, error: Exception) -> Response:
+        _logger.error("%s", error)
+        return JSONResponse({"detail": UNAVAILABLE}, 503)
+
     async def mistake(_: Request, error: Exception) -> Response:
-        return JSONResponse({"detail": "The server made a mistake; its log says which."}, 500)
+        return JSONResponse({"detail": MISTAKE}, 500)
 
     app.add_exception_handler(Refused, refused)
     app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(CaunetError, unavailable)
     app.add_exception_handler(Exception, mistake)

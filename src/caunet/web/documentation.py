@@ -1,4 +1,8 @@
-"""``/docs``: the OpenAPI document as one plain page, without a script and without anyone else's server."""
+"""``/docs``: the OpenAPI document as one plain page, without scripts.
+
+FastAPI's own page loads Swagger UI from another server, or 1.5 MB of scripts would have to come with the package, and
+it needs an inline script, which the Content-Security-Policy forbids.
+"""
 
 import html
 import json

@@ -127,67 +127,63 @@ class BodyLimit:
 
     A body is refused (413) by its Content-Length, or where it has none (chunked) at the byte that is too many: no
     more than ``limit`` bytes are ever held. The rest is then read and dropped for a moment, because a client that
-    is still sending would not see the answer. At most ``crowd`` bodies are held at a time (503), and a body has
+    is still sending would not see the answer. All bodies together may have as many bytes as ``crowd`` of the largest
+    (503): bytes that have come are counted, so that clients that send nothing keep nobody out. A body has
     ``seconds`` to arrive (408).
     """
 
     def __init__(
         self, app: Application, *, limit: int = MAX_BODY, crowd: int = 32, seconds: float = 30.0
     ) -> None:
-        self.app, self.limit, self.crowd, self.seconds = app, limit, crowd, seconds
-        self.held = 0
+        self.app, self.limit, self.seconds = app, limit, seconds
+        self.budget, self.held = crowd * limit, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not _has_body(scope):
             await self.app(scope, receive, send)
             return
-        if self.held >= self.crowd:
-            await _refuse(send, 503, "Too many requests are being received; try again in a moment.", 2)
-            return
-        self.held += 1
+        body = bytearray()  # one buffer: a list of one-byte chunks would take fifty times their size
         try:
-            await self._read_and_answer(scope, receive, send)
-        finally:
-            self.held -= 1
-
-    async def _read_and_answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            body = await asyncio.wait_for(self._read(scope, receive), self.seconds)
+            await asyncio.wait_for(self._read(scope, receive, body), self.seconds)
         except TimeoutError:
             await _refuse(
                 send, 408, f"The request took longer than {self.seconds:g} s to arrive; send it again."
             )
-            return
         except _TooLargeError:
             size = f"{self.limit / 2**20:g} MB"
             await _refuse(send, 413, f"The request is larger than {size}; send smaller images.")
-            return
-        if body is not None:
-            await self.app(scope, _replay(body, receive), send)
+        except _TooManyError:
+            await _refuse(send, 503, "Too many requests are being received; try again in a moment.", 2)
+        except _GoneError:
+            pass
+        else:
+            await self.app(scope, _replay(bytes(body), receive), send)
+        finally:
+            self.held -= len(body)
 
-    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body; None if the client has gone."""
+    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> None:
+        """Append the body to ``body``, whose bytes are counted as held."""
         announced = _content_length(scope)
         if announced > self.limit:
             if not _expects_permission(scope):
                 await self._drop(receive, announced)
             raise _TooLargeError
-        body, more = (
-            bytearray(),
-            True,
-        )  # one buffer: a list of one-byte chunks would take fifty times their size
+        more = True
         while more:
+            if self.held >= self.budget:
+                raise _TooManyError
             message = await receive()
             if message["type"] == "http.disconnect":
-                return None
+                raise _GoneError
             chunk, more = message.get("body", b""), message.get("more_body", False)
             if len(body) + len(chunk) > self.limit:
+                self.held -= len(body)
                 body.clear()
                 if more:
                     await self._drop(receive, 10 * self.limit)
                 raise _TooLargeError
             body += chunk
-        return bytes(body)
+            self.held += len(chunk)
 
     async def _drop(self, receive: Receive, expected: int) -> None:
         """Read on without keeping anything; not for long, and not much."""
@@ -205,6 +201,14 @@ class BodyLimit:
 
 class _TooLargeError(Exception):
     pass
+
+
+class _TooManyError(Exception):
+    pass
+
+
+class _GoneError(Exception):
+    """The client has closed the connection."""
 
 
 def _header(scope: Scope, name: bytes) -> bytes | None:

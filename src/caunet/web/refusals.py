@@ -1,6 +1,8 @@
 """Everything the server refuses, as exceptions with a status of HTTP and one sentence for the client."""
 
 __all__ = [
+    "MISTAKE",
+    "UNAVAILABLE",
     "BusyError",
     "FieldError",
     "Refused",
@@ -9,6 +11,12 @@ __all__ = [
     "TooLongError",
     "WorkerError",
 ]
+
+
+MISTAKE = "The server made a mistake; its log says which."
+"""Of a 500."""
+UNAVAILABLE = "The server cannot load what this needs; its log says why."
+"""Of a 503: weights or photographs that the server itself was given are missing or damaged."""
 
 
 class Refused(Exception):

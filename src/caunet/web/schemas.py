@@ -23,18 +23,29 @@ Corners = Annotated[list[Point], Field(min_length=4, max_length=4)]
 
 
 class InferRequest(BaseModel):
-    """A place in a photograph and z, or two patches."""
+    """A place in a photograph and z, or two patches. :mod:`caunet.web.bodies` describes it by these same fields."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    task: TaskName
+    task: Annotated[TaskName, Field(description="What relates the patches.")]
     z: Annotated[list[float], Field(min_length=1, max_length=6)] | None = None
-    photograph: Annotated[str, Field(max_length=40)] | None = None
-    x: Annotated[float, Field(ge=0, le=511)] | None = None
-    y: Annotated[float, Field(ge=0, le=511)] | None = None
-    zoom: Annotated[int, Field(ge=1, le=16)] = 4
-    first: Patch | None = None
-    second: Patch | None = None
+    photograph: Annotated[str, Field(max_length=40, description="An embedded photograph.")] | None = None
+    x: (
+        Annotated[
+            float,
+            Field(
+                ge=0, le=511, description="The patch's center: column, in pixels of the photograph as shown."
+            ),
+        ]
+        | None
+    ) = None
+    y: Annotated[float, Field(ge=0, le=511, description="The patch's center: row.")] | None = None
+    zoom: Annotated[
+        int,
+        Field(ge=1, le=16, description="How many pixels of the photograph make one of the patch, per side."),
+    ] = 4
+    first: Annotated[Patch, Field(description="11 rows of 11 gray levels.")] | None = None
+    second: Annotated[Patch, Field(description="Likewise.")] | None = None
 
 
 class Problem(BaseModel):

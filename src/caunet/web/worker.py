@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from caunet.errors import CaunetError
-from caunet.web.refusals import Refused, TooLargeError
+from caunet.web.refusals import MISTAKE, UNAVAILABLE, Refused, TooLargeError
 
 try:
     import resource
@@ -126,8 +126,11 @@ def _receive(file: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
 
 
 def _send(file: BinaryIO, status: int, content: bytes, *, last: bool = False) -> None:
-    file.write(ANSWER.pack(status, last, len(content)) + content)
-    file.flush()
+    try:
+        file.write(ANSWER.pack(status, last, len(content)) + content)
+        file.flush()
+    except BrokenPipeError:  # the server was killed; nobody is left to complain to
+        os._exit(0)
 
 
 def _answer(
@@ -147,9 +150,9 @@ def _answer(
                 True,
             )
         traceback.print_exc()
-        if isinstance(error, CaunetError):  # what the server itself was given: weights, photographs
-            return 503, _detail("The server cannot load what this needs; its log says why."), False
-        return 500, _detail("The server made a mistake; its log says which."), False
+        if isinstance(error, CaunetError):
+            return 503, _detail(UNAVAILABLE), False
+        return 500, _detail(MISTAKE), False
 
 
 def _json(data: Any) -> bytes:
