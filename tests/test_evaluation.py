@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from caunet.cli.models import Models
 from caunet.data import PairSource
 from caunet.errors import CheckpointError
 from caunet.evaluation import PredictionCounts, error_sums, evaluate
+from caunet.metrics import ParameterSums
 from caunet.models import create_model, save_weights
 from tests.oracles import metrics as oracle
 
@@ -58,6 +60,52 @@ def test_the_batch_and_the_shards_do_not_matter() -> None:
     for shard in shards[1:]:
         merged.merge(shard)
     assert merged.compute() == error_sums(_first_pixel, source, batch=13).compute()
+
+
+def test_each_parameter_has_its_error_and_r2() -> None:
+    source = _source("affine")
+    model = create_model("can", "affine", seed=0, units=8)
+    found = evaluate(model, source)
+    x, y, z = source.batch(0, torch.arange(len(source)))
+    with torch.no_grad():
+        z_hat = model(x, y).double().numpy()
+    truth = z.double().numpy()
+    error, variance = ((z_hat - truth) ** 2).mean(0), truth.var(0)
+    each = found["per_parameter"]
+    assert list(each) == list(source.names)
+    np.testing.assert_allclose([one["error"] for one in each.values()], error, rtol=1e-9)
+    np.testing.assert_allclose([one["error_of_mean"] for one in each.values()], variance, rtol=1e-9)
+    np.testing.assert_allclose([one["r2"] for one in each.values()], 1 - error / variance, rtol=1e-7)
+    assert found["parameter_error"] == pytest.approx(error.mean(), rel=1e-9)
+    assert found["parameter_error_of_mean"] == pytest.approx(variance.mean(), rel=1e-9)
+    always = evaluate(lambda x, y: z.mean(0).expand(len(x), -1), source)
+    assert always["parameter_error"] == pytest.approx(found["parameter_error_of_mean"], rel=1e-5)
+    assert [one["r2"] for one in always["per_parameter"].values()] == pytest.approx(
+        [0.0] * len(each), abs=1e-5
+    )
+
+
+def test_sums_of_parameters_merge_exactly() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z_hat, z = (torch.randn(300, 3, generator=generator) * 10.0 ** torch.tensor([-8, 0, 8]) for _ in "ab")
+    whole = ParameterSums(3)
+    whole.update(z_hat, z)
+    merged = ParameterSums(3)
+    for part in torch.randperm(300, generator=generator).split(77):
+        shard = ParameterSums(3)
+        shard.update(z_hat[part], z[part])
+        merged.merge(shard)
+    names = ["a", "b", "c"]
+    assert merged.compute(names) == whole.compute(names)
+    merged.update(torch.tensor([[0.0, math.inf, 0.0]]), torch.zeros(1, 3))
+    assert [one["r2"] is None for one in merged.compute(names).values()] == [False, True, False]
+    still = ParameterSums(1)
+    with pytest.raises(ValueError, match="no samples"):
+        still.compute(["a"])
+    still.update(torch.ones(2, 1), torch.zeros(2, 1))
+    assert still.compute(["a"]) == {"a": {"error": 1.0, "error_of_mean": 0.0, "r2": None}}
+    with pytest.raises(ValueError, match=r"must be \(B, 1\), got \(2, 2\)"):
+        still.update(torch.ones(2, 2), torch.zeros(2, 1))
 
 
 def test_limit_takes_the_first_pairs() -> None:
@@ -141,14 +189,14 @@ def test_predictions_are_counted_against_truths() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"batch": 0}, "batch takes"), ({"limit": 0}, "limit takes")],
+    [({"batch": 0}, "batch must be"), ({"limit": 0}, "limit must be")],
 )
 def test_bad_arguments_are_named(arguments: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         evaluate(_first_pixel, _source(), **arguments)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="start and stop take"):
+    with pytest.raises(ValueError, match="start and stop must be"):
         error_sums(_first_pixel, _source(), start=5, stop=3)
-    with pytest.raises(ValueError, match=r"shape \(120, 1\), this task takes \(120, 2\)"):
+    with pytest.raises(ValueError, match=r"must give z of shape \(120, 2\), got \(120, 1\)"):
         evaluate(_first_pixel, _source("translation"))
 
 
@@ -185,7 +233,10 @@ def test_the_command_measures_a_run_and_its_baselines(
     assert found["exhaustive search"]["parameter_error"] < found["mean"]["parameter_error"]
     assert "<svg" in figure.read_text()
     assert Evaluate(run / "weights.safetensors", data=str(images), protocol="release", pairs=20).run() == 0
-    assert "rotation (release protocol), 20 pairs" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "rotation (release protocol), 20 pairs" in shown
+    assert "R²" in shown
+    assert "always the mean" in shown
 
 
 def test_the_command_s_errors_are_kind(tmp_path: Path, images: Path) -> None:

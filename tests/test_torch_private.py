@@ -152,3 +152,40 @@ def test_triton_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch, anew: None)
     with pytest.warns(RuntimeWarning, match=r"no usable torch\.utils\._triton"):
         assert not torch_private.has_triton()
     assert not torch_private.has_triton()
+
+
+@pytest.mark.parametrize("door", ["make_fx", "torch._inductor.compile"])
+def test_updates_without_the_private_compiler(monkeypatch: pytest.MonkeyPatch, door: str, anew: None) -> None:
+    """torch.compile takes over (here with a backend that generates no C++, which takes long)."""
+    import torch._dynamo.backends.common  # torch's own users of the door take hold of it before it breaks
+    import torch._inductor
+    from torch.fx.experimental import proxy_tensor
+
+    from caunet.models import create_model
+    from caunet.optim import HybridOptimizer
+    from caunet.training import Update
+
+    original, options = torch.compile, []
+
+    def quick(function: Any, **given: Any) -> Any:
+        options.append(given)
+        return original(function, backend="aot_eager", fullgraph=True, dynamic=False)
+
+    monkeypatch.setattr(torch, "compile", quick)
+    if door == "make_fx":
+        monkeypatch.setattr(proxy_tensor, "make_fx", _gone)
+    else:
+        monkeypatch.delattr(torch._inductor, "compile")
+    models = [create_model("can", "rotation", 3, units=4, seed=0, dtype=torch.float64) for _ in "ab"]
+    x, y = torch.rand(2, 5, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for model, compiled in zip(models, (True, False), strict=True):
+            update = Update(model, HybridOptimizer.for_model(model), compile=compiled)
+            for _ in range(3):
+                update(x, y, x[:, :1, 0])
+    assert sum(door in str(w.message) for w in caught) == 1
+    assert len(options) == 1
+    assert options[0]["options"]["cpp_wrapper"]
+    for p, q in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)

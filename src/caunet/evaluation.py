@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from caunet.metrics import ErrorSums
+from caunet.metrics import ErrorSums, ParameterSums
 from caunet.progress import track
 from caunet.tasks import Task
 
@@ -49,7 +49,7 @@ class Source(Protocol):
 
 
 class PredictionCounts:
-    """For each dimension of z: how often which truth met which prediction. Fixed bins, so shards add up.
+    """For each parameter of z: how often which truth met which prediction. Fixed bins, so shards add up.
 
     ``counts`` is (dim, bins, bins): truth, prediction, over the task's range; what lies outside the range is
     counted in the outermost bins.
@@ -104,14 +104,27 @@ def evaluate(
 
     Returns:
         ``count``, ``parameter_error``, ``transformation_error``, ``corner_error`` with ``mean``, ``median``,
-        ``p90``, ``histogram``, ``not_finite``, ``task``, ``protocol``. A mean that is not finite is ``None``.
+        ``p90``, ``histogram``, ``not_finite``, ``task``, ``protocol``; ``per_parameter``: for each parameter of z, by
+        name and in the source's order, ``error``, ``error_of_mean`` and ``r2`` (:class:`caunet.metrics.ParameterSums`);
+        ``parameter_error_of_mean``: the parameter error of always predicting the mean of z over these pairs. A mean
+        that is not finite is ``None``.
     """
-    counts = PredictionCounts(source.task, names=_names(source)) if predictions else None
-    stop = _stop(source, limit)
+    names = _names(source)
+    counts = PredictionCounts(source.task, names=names) if predictions else None
+    parameters = ParameterSums(source.task.dim)
     sums = error_sums(
-        predictor, source, batch=batch, stop=stop, epoch=epoch, counts=counts, progress=progress
+        predictor,
+        source,
+        batch=batch,
+        stop=_stop(source, limit),
+        epoch=epoch,
+        counts=counts,
+        parameters=parameters,
+        progress=progress,
     )
-    found = {**sums.compute(), "task": source.task.name, "protocol": source.protocol}
+    each = parameters.compute(names)
+    found = {**sums.compute(), "task": source.task.name, "protocol": source.protocol, "per_parameter": each}
+    found["parameter_error_of_mean"] = sum(one["error_of_mean"] for one in each.values()) / len(each)
     return found if counts is None else {**found, "predictions": counts.compute()}
 
 
@@ -124,18 +137,24 @@ def error_sums(
     stop: int | None = None,
     epoch: int = 0,
     counts: PredictionCounts | None = None,
+    parameters: ParameterSums | None = None,
     progress: bool = True,
 ) -> ErrorSums:
-    """Sums of errors over pairs ``start`` to ``stop`` - 1: one shard, to be merged with others."""
+    """Sums of errors over pairs ``start`` to ``stop`` - 1: one shard, to be merged with others.
+
+    ``counts`` and ``parameters``, if given, are updated, too.
+    """
     if batch < 1:
-        raise ValueError(f"batch takes 1 or more, got {batch!r}")
+        raise ValueError(f"batch must be 1 or more, got {batch!r}")
     stop = len(source) if stop is None else stop
     if not 0 <= start <= stop <= len(source):
-        raise ValueError(f"start and stop take 0 <= start <= stop <= {len(source)}, got {start} and {stop}")
+        raise ValueError(
+            f"start and stop must be 0 <= start <= stop <= {len(source)}, got {start} and {stop}"
+        )
     sums = ErrorSums()
     bar = track(stop - start, "evaluating", "pairs") if progress else contextlib.nullcontext(None)
-    # Not inference_mode: the source may keep pairs it makes here, and a training would stumble over them.
-    with _resting(predictor), torch.no_grad(), bar as shown:
+    # Not inference_mode: the source may keep pairs it makes here, and tensors of inference mode cannot be trained on.
+    with _eval_mode(predictor), torch.no_grad(), bar as shown:
         for first in range(start, stop, batch):
             index = torch.arange(first, min(first + batch, stop))
             x, y, z = source.batch(epoch, index)
@@ -143,6 +162,8 @@ def error_sums(
             sums.update(z_hat, z, source, source.patch)
             if counts is not None:
                 counts.update(z_hat, z)
+            if parameters is not None:
+                parameters.update(z_hat, z)
             if shown is not None:
                 shown.advance(len(index))
     return sums
@@ -155,8 +176,8 @@ def _predict(predictor: nn.Module | Predictor, x: Tensor, y: Tensor, z: Tensor) 
         x, y = (t.to(device=like.device, dtype=like.dtype) for t in (x, y))
     z_hat: Tensor = predictor(x, y)
     if z_hat.shape != z.shape:
-        got, takes = tuple(z_hat.shape), tuple(z.shape)
-        raise ValueError(f"predictor gave z of shape {got}, this task takes {takes}: is it for another task?")
+        got, wanted = tuple(z_hat.shape), tuple(z.shape)
+        raise ValueError(f"predictor must give z of shape {wanted}, got {got}: is it for another task?")
     return z_hat.to(z.device)
 
 
@@ -168,12 +189,12 @@ def _names(source: Source) -> tuple[str, ...]:
 
 def _stop(source: Source, limit: int | None) -> int:
     if limit is not None and limit < 1:
-        raise ValueError(f"limit takes 1 or more pairs (None for all), got {limit!r}")
+        raise ValueError(f"limit must be 1 or more pairs (None for all), got {limit!r}")
     return len(source) if limit is None else min(limit, len(source))
 
 
 @contextlib.contextmanager
-def _resting(predictor: nn.Module | Predictor) -> Iterator[None]:
+def _eval_mode(predictor: nn.Module | Predictor) -> Iterator[None]:
     """Put a network in evaluation mode for a while."""
     if not isinstance(predictor, nn.Module):
         yield

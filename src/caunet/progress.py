@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any, cast
 
 __all__ = ["Track", "track"]
 
@@ -67,9 +67,28 @@ class _Lines(Track):
         self.say("  ".join(filter(None, [f"{self.done:,}{of} {self._unit}".rstrip(), _shown(fields)])))
 
     def say(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a pipe that nobody reads any more, a closed file
-            sys.stderr.write(f"{self._description}: {text}\n")
-            sys.stderr.flush()
+        stream = _Forgiving(sys.stderr)
+        stream.write(f"{self._description}: {text}\n")
+        stream.flush()
+
+
+class _Forgiving:
+    """A stream that may be closed at the other end (a terminal after SIGHUP): what runs goes on without it."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def _shown(fields: dict[str, object]) -> str:
@@ -98,13 +117,6 @@ def track(total: int | None, description: str, unit: str = "") -> Iterator[Track
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
     extra = (TimeRemainingColumn(compact=True), TextColumn("{task.fields[note]}"))
-    progress = Progress(*columns, *extra, console=Console(stderr=True), transient=True)
-    with contextlib.suppress(
-        OSError
-    ):  # a terminal that was closed: what runs goes on, or ends in its own way
-        progress.start()
-    try:
+    console = Console(file=cast(IO[str], _Forgiving(sys.stderr)))
+    with Progress(*columns, *extra, console=console, transient=True) as progress:
         yield _Bar(progress, progress.add_task(description, total=total, note=""))
-    finally:
-        with contextlib.suppress(OSError):
-            progress.stop()

@@ -13,6 +13,7 @@ from PIL import Image
 
 from caunet.cli import main
 from caunet.training.loop import Update
+from caunet.training.summary import summary
 
 SMALL = ["--model-options", '{"units": 8}', "--compile", "never"]
 SMALL += ["--updates", "30", "--batch", "10", "--log-every", "10", "--test-every", "30"]
@@ -45,7 +46,22 @@ def test_a_run_from_the_command_line(
     assert "already has a run in it: add --resume" in capsys.readouterr().err
 
 
-def test_ctrl_c_says_how_to_go_on(
+def test_a_run_of_a_few_updates_says_nothing_odd(
+    tmp_path: Path, pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten updates: no line of metrics yet, so nothing to draw (warnings of matplotlib are errors here)."""
+    words = ["train", "--data", str(pictures), "--out", str(tmp_path / "run"), "--updates", "10"]
+    assert main([*words, "--model-options", '{"units": 8}', "--compile", "never"]) == 0
+    shown = capsys.readouterr().out
+    assert "(0 " not in shown
+    assert "always predicting the mean of z" in shown
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["environment"]["threads"] == 1
+    assert set(result["per_parameter"]) == {"angle"}
+    assert "(0" not in summary({**result, "seconds": 100.0}, tmp_path, tmp_path)
+
+
+def test_ctrl_c_says_how_to_continue(
     tmp_path: Path, pictures: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call, count = Update.__call__, 0

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from caunet.errors import TrainingError
 from caunet.models import create_model
 from caunet.nn import ContrastAssociation, Softmin
 from caunet.optim import HybridOptimizer
@@ -137,6 +138,39 @@ class TestEager:
         monkeypatch.setenv("CXX", "no-such-compiler")
         model = network()
         assert not Update(model, HybridOptimizer.for_model(model)).compiled
+
+    def test_a_compiler_that_fails_is_one_warning_for_auto_and_an_error_for_always(self, monkeypatch):
+        def broken(graph, inputs, threads):
+            raise RuntimeError("CppCompileError: C++ compile error\n" + "/tmp/x.cpp:1: error\n" * 5000)
+
+        monkeypatch.setattr("caunet.training.update._generate", broken)
+        monkeypatch.setattr("caunet.training.update.can_compile", lambda device: True)
+        tried, plain = network(), network()
+        update = Update(tried, HybridOptimizer.for_model(tried))
+        assert update.compiled
+        with pytest.warns(RuntimeWarning, match=r"could not be compiled \(CppCompileError.*without") as said:
+            first = update(*batch(0))
+        assert [len(str(w.message).splitlines()) for w in said] == [1]
+        assert not update.compiled
+        assert not update.compiling
+        run(update, 1, 3)
+        expected = run(Update(plain, HybridOptimizer.for_model(plain), compile=False), 0, 3)
+        assert torch.equal(first, expected[0])
+        assert_same(tried, plain, rtol=0, atol=0)
+        update = Update(tried, HybridOptimizer.for_model(tried))
+        with pytest.warns(RuntimeWarning, match="could not be compiled"):
+            update.gradients(*batch(0))
+        update = Update(tried, HybridOptimizer.for_model(tried), compile=True)
+        with pytest.raises(TrainingError, match=r"^cannot compile the update \(CppCompileError") as refused:
+            update(*batch(0))
+        assert len(str(refused.value)) < 300
+
+    def test_a_fault_of_the_model_is_shown_as_it_is(self, traced):
+        model = network()
+        x, y, z = batch(0)
+        for compiled in ("auto", True, False):
+            with pytest.raises(ValueError, match="z must have the shape of the estimate"):
+                Update(model, HybridOptimizer.for_model(model), compile=compiled)(x, y, z[:, 0])
 
 
 class TestTraced:

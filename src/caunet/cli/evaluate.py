@@ -1,4 +1,4 @@
-"""``caunet evaluate``: errors of a trained network on test pairs, beside what has learned nothing."""
+"""``caunet evaluate``: errors of a trained network on test pairs, beside methods that learn nothing."""
 
 import json
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Evaluate:
     data: str | None = None
     """Images: photos, cifar10, or a directory."""
     skip_bad: bool = False
-    """Leave out the pictures of a directory that cannot be read, instead of stopping."""
+    """Leave out the images of a directory that cannot be read, instead of stopping."""
     split: str | None = None
     """Which of the images."""
     pairs: int | None = None
@@ -76,7 +76,7 @@ class Evaluate:
             name: evaluate(predictor, source, batch=self.batch, limit=self.pairs, predictions=True)
             for name, predictor in {model.spec["name"]: model, **self._baselines(source)}.items()
         }
-        self._tell(results, {"network": str(self.network), "data": settings["data"], "split": images.split})
+        self._print(results, {"network": str(self.network), "data": settings["data"], "split": images.split})
         return 0
 
     def _settings(self, config: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Evaluate:
 
         return dict(baselines_for(source))
 
-    def _tell(self, results: dict[str, dict[str, Any]], about: dict[str, str]) -> None:
+    def _print(self, results: dict[str, dict[str, Any]], about: dict[str, str]) -> None:
         if self.figure is not None:
             from caunet.cli.evaluate_figure import draw
 
@@ -143,5 +143,34 @@ def _show(results: dict[str, dict[str, Any]], about: dict[str, str]) -> None:
     for name, errors in results.items():
         corner = errors["corner_error"]
         numbers = [errors["parameter_error"], errors["transformation_error"], *corner.values()]
-        table.add_row(name, *("not finite" if n is None else f"{n:.4g}" for n in numbers))
-    Console().print(table)
+        table.add_row(name, *map(_number, numbers))
+    console = Console()
+    console.print(table)
+    console.print(_per_parameter(results))
+
+
+def _per_parameter(results: dict[str, dict[str, Any]]) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    first = next(iter(results.values()))
+    title = "mean squared error (and R²) of each parameter"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    table.add_column("", no_wrap=True)
+    for name in first["per_parameter"]:
+        table.add_column(name, justify="right")
+    for name, errors in results.items():
+        each = errors["per_parameter"].values()
+        table.add_row(name, *(f"{_number(one['error'])} ({_ratio(one['r2'])})" for one in each))
+    table.add_row(
+        "always the mean", *(_number(one["error_of_mean"]) for one in first["per_parameter"].values())
+    )
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4g}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import shlex
 import sys
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from caunet.training.config import BEST, PROFILES, TrainConfig, profile_settings
 
 __all__ = ["Settings", "Train"]
 
-# Weights times pairs in a batch, below which a second thread makes an update slower (measured on two cores).
+# Weights times pairs in a batch. Below it an update takes well under a millisecond, and waking threads costs as much.
 _SMALL = 5_000_000
 
 
@@ -95,6 +96,8 @@ class Train:
             if self.threads < 1:
                 raise ValueError(f"threads must be a whole number of at least 1, got {self.threads}")
             torch.set_num_threads(self.threads)
+            return
+        if os.environ.get("OMP_NUM_THREADS"):
             return
         size = create_model(config.model, config.task, config.patch, **config.model_options).parameter_count()
         if size * config.batch < _SMALL:

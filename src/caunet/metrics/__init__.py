@@ -11,6 +11,7 @@ All errors are computed in float64 from each sample alone, whatever the dtype of
 """
 
 from caunet.metrics.errors import corner_error, parameter_error, transformation_error
+from caunet.metrics.parameters import ParameterSums
 from caunet.metrics.sums import ErrorSums
 
-__all__ = ["ErrorSums", "corner_error", "parameter_error", "transformation_error"]
+__all__ = ["ErrorSums", "ParameterSums", "corner_error", "parameter_error", "transformation_error"]

@@ -17,7 +17,7 @@ def summary(result: Mapping[str, Any], run_dir: Path, curve: Path | str) -> str:
     return "\n".join(
         [
             f"{result['model']} on {result['task']} ({how})",
-            f"  parameter error       {_number(result['parameter_error'])}",
+            f"  parameter error       {_number(result['parameter_error'])}{_reference(result)}",
             f"  transformation error  {_number(result['transformation_error'])}",
             f"  corner error          {_number(result['corner_error'])} px (mean over {result['count']:,} test pairs)",
             f"  {result['updates']:,} updates in {result['seconds']:.0f} s"
@@ -26,6 +26,12 @@ def summary(result: Mapping[str, Any], run_dir: Path, curve: Path | str) -> str:
             f"  curve     {curve}",
         ]
     )
+
+
+def _reference(result: Mapping[str, Any]) -> str:
+    # Results of earlier versions do not have it.
+    error = result.get("parameter_error_of_mean")
+    return "" if error is None else f" (always predicting the mean of z: {error:.4g})"
 
 
 def _number(value: float | None) -> str:
