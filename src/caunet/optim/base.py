@@ -206,12 +206,14 @@ def _name(group: dict[str, Any], i: int, g: int) -> str:
     return f"parameter {i} of group {g} (shape {tuple(group['params'][i].shape)})"
 
 
-def _surely_finite(grads: Iterable[Tensor]) -> bool:
+def _surely_finite(grads: Sequence[Tensor]) -> bool:
     """Whether the sum of all gradients is finite, as no infinity or NaN among them allows: a cheap pass."""
     parts: dict[object, list[Tensor]] = {}
+    shared = sharded.any_sharded(grads)
     for grad in grads:
-        parts.setdefault(sharded.mesh_of(grad) or grad.device, []).append(grad)
-    return all(math.isfinite(sharded.total(part, _sum)) for part in parts.values())
+        parts.setdefault((shared and sharded.mesh_of(grad)) or grad.device, []).append(grad)
+    totals = (sharded.total(part, _sum) if shared else _sum(part).item() for part in parts.values())
+    return all(map(math.isfinite, totals))
 
 
 def _sum(tensors: list[Tensor]) -> Tensor:

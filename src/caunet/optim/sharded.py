@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["all_finite", "local", "local_parts", "mesh_of", "total"]
+__all__ = ["all_finite", "any_sharded", "local", "local_parts", "mesh_of", "total"]
 
 
 def _kind() -> type[Any] | None:
@@ -19,6 +19,12 @@ def _kind() -> type[Any] | None:
     module = sys.modules.get("torch.distributed.tensor")
     kind: type[Any] | None = getattr(module, "DTensor", None)
     return kind
+
+
+def any_sharded(tensors: Sequence[Tensor]) -> bool:
+    """Whether any of ``tensors`` is sharded."""
+    kind = _kind()
+    return kind is not None and any(isinstance(tensor, kind) for tensor in tensors)
 
 
 def mesh_of(tensor: Tensor) -> object:
@@ -41,8 +47,7 @@ def local_parts(
     params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[dict[str, Any]]
 ) -> tuple[Sequence[Tensor], Sequence[Tensor], Sequence[dict[str, Any]]]:
     """What a rule is given, with the parts that are here in place of sharded tensors; their steps are counted."""
-    kind = _kind()
-    if kind is None or not any(isinstance(param, kind) for param in params):
+    if not any_sharded(params):
         return params, grads, states
     mine, given, held = [], [], []
     for param, grad, state in zip(params, grads, states, strict=True):

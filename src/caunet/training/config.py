@@ -67,7 +67,7 @@ class TrainConfig:
     data: str = "photos"
     """Images: photos (embedded), cifar10 (after `caunet data fetch cifar10`), or a directory."""
     skip_bad: bool = False
-    """Leave out the pictures of a directory that cannot be read, instead of stopping."""
+    """Leave out the images of a directory that cannot be read, instead of stopping."""
     split: str = "train"
     """The images trained on."""
     test_split: str = "test"

@@ -158,7 +158,7 @@ def world(device: str = "cpu") -> Iterator[World]:
     try:
         yield _here(place)
     except BaseException:
-        # Closing gloo's connections tells the others at once. nccl would first wait for messages that never
+        # Closing gloo's connections informs the others at once. nccl would first wait for messages that never
         # come; there the end of this process does it.
         if place.type != "cuda":
             dist.destroy_process_group()

@@ -272,8 +272,8 @@ class _Loop:
 
     def _count(self, loss: float) -> None:
         if not math.isfinite(loss):
-            culprit = next((n for n, p in self.model.named_parameters() if not p.isfinite().all()), None)
-            where = f"parameter {culprit} is not finite" if culprit else "all parameters are finite"
+            bad = next((n for n, p in self.model.named_parameters() if not p.isfinite().all()), None)
+            where = f"parameter {bad} is not finite" if bad else "all parameters are finite"
             raise self._diverged(f"the loss is {loss} ({where})", loss)
         self.window[0] += loss
         self.window[1] += 1

@@ -25,7 +25,7 @@ def stop_on_signals(at_once: Callable[[], bool]) -> Iterator[StopRequest]:
     """Turn the first SIGINT, SIGTERM or SIGHUP into a request that the loop reads between updates.
 
     A second one ends the program at once. Under ``torchrun`` one Ctrl-C arrives twice, from the terminal and from the
-    launcher (which kills those that are not done after half a minute), so there the second is not a second wish.
+    launcher (which kills those that are not done after half a minute), so there a second signal changes nothing.
     SIGHUP stays ignored if it was: that is what ``nohup`` asks for. In a thread that is not the main one, nothing is
     changed: Python delivers signals to the main thread.
 
