@@ -23,6 +23,7 @@ from caunet.benchmark.pairs import generator_for
 from caunet.benchmark.photographs import Group, colored
 from caunet.errors import DataError
 from caunet.images import read_uint8
+from caunet.images.gray import WEIGHTS as GRAY_WEIGHTS
 
 __all__ = ["OXFORD", "STRESS", "Case", "oxford_cases", "relative_error", "stress_cases"]
 
@@ -110,7 +111,8 @@ def _bytes(image: Tensor) -> Pixels:
 
 
 def _gray(photo: Tensor) -> Tensor:
-    return photo if photo.ndim == 2 else (photo * torch.tensor([0.2989, 0.587, 0.114])[:, None, None]).sum(0)
+    weights = torch.tensor([weight / 10_000 for weight in GRAY_WEIGHTS])[:, None, None]
+    return photo if photo.ndim == 2 else (photo * weights).sum(0)
 
 
 def _whole(photo: Tensor, size: tuple[int, int]) -> Tensor:
