@@ -95,8 +95,8 @@ def render() -> None:
     draw(results["summary"], FIGURE)
     machine = results["environment"]
     below = (
-        f"Median corner error in pixels and share of pairs below one pixel; {results['pairs']} pairs of 256 x 256 a "
-        f"cell where nothing else is said; ms: processor time of one thread, mean over the conditions "
+        f"Median corner error in pixels and share of pairs below one pixel; {results['pairs']} pairs of 256 x 256 per "
+        f"cell unless stated otherwise; ms: processor time of one thread, mean over the conditions "
         f"({machine['cpu']}, torch {machine['torch']}, {results['versions']['ecc']}). In bold the best of a column."
     )
     blocks = {
