@@ -70,6 +70,18 @@ def test_oblong_patches_have_their_own_corners() -> None:
     assert corner_error(grow, eye, (9, 1)).item() == 0.0
 
 
+def test_corners_of_images_and_of_volumes_are_those_of_loops() -> None:
+    rng = np.random.default_rng(0)
+    for d, size in ((2, (5, 9)), (3, (3, 5, 9))):
+        true, found = np.eye(d + 1) + rng.uniform(-0.02, 0.02, (2, d + 1, d + 1))
+        distances = []
+        for corner in itertools.product(*((0, side - 1) for side in reversed(size))):
+            p, q = (H @ [*corner, 1.0] for H in (true, found))
+            distances.append(math.dist(p[:-1] / p[-1], q[:-1] / q[-1]))
+        error = corner_error(torch.from_numpy(found), torch.from_numpy(true), size, centered=False)
+        assert float(error) == pytest.approx(np.mean(distances), rel=1e-12)
+
+
 def test_a_corner_at_infinity_is_infinitely_far() -> None:
     eye = torch.eye(3)[None]
     away = torch.eye(3)[None].clone()

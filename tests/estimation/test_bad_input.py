@@ -94,3 +94,17 @@ def test_errors_name_the_argument(estimator, tmp_path):
         estimator(CAMERA[:1, :1], CAMERA)
     with pytest.raises(TypeError, match=r"^b must be uint8, .* got int64"):
         estimator(CAMERA, CAMERA.astype(np.int64))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.eye(40).to_sparse(),
+        torch.zeros(40, 40, device="meta"),
+        "x" * 5000,
+    ],
+    ids=["sparse", "meta", "overlong path"],
+)
+def test_tensors_without_values_and_overlong_paths_are_refused_by_name(estimator, value):
+    with pytest.raises((TypeError, ValueError, ImageError), match=r"^b\b"):
+        estimator(CAMERA, value)

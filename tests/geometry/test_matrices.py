@@ -33,6 +33,12 @@ def loop_apply(H: np.ndarray, points: np.ndarray) -> np.ndarray:
     return np.array(carried)
 
 
+def shift_loops(H: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    before, after = np.eye(len(H)), np.eye(len(H))
+    before[:-1, -1], after[:-1, -1] = first, last
+    return after @ H @ before
+
+
 @FEW
 @given(seeds, dimensions)
 def test_both_kinds_of_arrays_give_the_same_numbers_as_loops(seed: int, d: int) -> None:
@@ -47,6 +53,8 @@ def test_both_kinds_of_arrays_give_the_same_numbers_as_loops(seed: int, d: int) 
         (lambda A, B, p: geometry.normalize(-3 * A), A / A[d, d]),
         (lambda A, B, p: geometry.apply(A, p), loop_apply(A, points)),
         (lambda A, B, p: geometry.center(A, (4, 7, 9)[-d:]), None),
+        (lambda A, B, p: geometry.uncenter(A, (4, 7, 9)[-d:]), None),
+        (lambda A, B, p: geometry.with_shifts(A, p[0], p[1]), shift_loops(A, points[0], points[1])),
         (lambda A, B, p: geometry.rescale(A, 0.25), None),
         (lambda A, B, p: geometry.exponential(A), expm(A)),
     ):

@@ -197,7 +197,4 @@ def _pull(H: Tensor, offset: Tensor, origin: tuple[float, float]) -> Tensor:
     All of it elementwise, so that every pair gets the same bits alone and in a batch.
     """
     adjugate, determinant = geometry.adjugate(H)
-    from_offset = geometry.compose(
-        adjugate / determinant[:, None, None], geometry.translate(*offset.unbind(-1))
-    )
-    return geometry.compose(geometry.translate(*H.new_tensor(origin)), from_offset)
+    return geometry.with_shifts(adjugate / determinant[:, None, None], offset, H.new_tensor(origin))

@@ -37,6 +37,7 @@ from caunet.geometry.matrices import (
     rotate,
     scale,
     translate,
+    with_shifts,
 )
 from caunet.geometry.warping import warp
 
@@ -65,4 +66,5 @@ __all__ = [
     "translate",
     "uncenter",
     "warp",
+    "with_shifts",
 ]

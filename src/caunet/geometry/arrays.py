@@ -21,11 +21,13 @@ __all__ = [
     "Array",
     "Matrix",
     "as_tensor",
+    "concatenate",
     "constant",
-    "contiguous_entries",
+    "copy",
     "divide",
+    "entries_first",
+    "entries_last",
     "multiply",
-    "stack_matrix",
     "where",
 ]
 
@@ -62,20 +64,30 @@ def where(condition: Any, a: Array, b: float) -> Array:
     return np.where(condition, a, b)
 
 
-def contiguous_entries(H: Array) -> list[list[Array]]:
-    """The entries (...) of matrices (..., n, n), row by row; contiguous, which elementwise work reads fastest."""
-    n = H.shape[-1]
+def entries_first(H: Array) -> Array:
+    """Matrices (..., n, n) with the entries first, (n, n, ...), contiguous: what elementwise work reads fastest."""
     if isinstance(H, Tensor):
-        flat = [entry.contiguous() for entry in H.flatten(-2).unbind(-1)]
-        return [flat[n * i : n * i + n] for i in range(n)]
-    return [[H[..., i, j] for j in range(n)] for i in range(n)]
+        return H.movedim((-2, -1), (0, 1)).contiguous()
+    return np.moveaxis(H, (-2, -1), (0, 1))
 
 
-def stack_matrix(rows: Sequence[Sequence[Array]]) -> Array:
-    """Rows of entries (...) to matrices (..., rows, columns)."""
-    if isinstance(rows[0][0], Tensor):
-        return torch.stack([torch.stack(row, -1) for row in rows], -2)  # type: ignore[arg-type]
-    return np.stack([np.stack(row, -1) for row in rows], -2)
+def entries_last(entries: Array) -> Array:
+    """The inverse of `entries_first`, a view: later work keeps that order in memory, and its speed."""
+    if isinstance(entries, Tensor):
+        return entries.movedim((0, 1), (-2, -1))
+    return np.moveaxis(entries, (0, 1), (-2, -1))
+
+
+def concatenate(parts: Sequence[Array], axis: int) -> Array:
+    """Arrays of one kind, joined along an axis."""
+    if isinstance(parts[0], Tensor):
+        return torch.cat(parts, axis)  # type: ignore[arg-type]
+    return np.concatenate(parts, axis)
+
+
+def copy(array: Array) -> Array:
+    """A copy with the same order in memory."""
+    return array.clone() if isinstance(array, Tensor) else array.copy()
 
 
 def multiply(A: Array, B: Array) -> Array:

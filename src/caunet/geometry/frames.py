@@ -11,10 +11,9 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from caunet.geometry.arrays import Array, constant
-from caunet.geometry.matrices import compose, dimension, normalize, translate
+from caunet.geometry.matrices import compose, dimension, normalize, with_shifts
 
 __all__ = [
     "center",
@@ -66,12 +65,12 @@ def center(H: Array, size: Sequence[int], origin: Sequence[float] | None = None)
     the place of the first pixel when the patch of that size lies elsewhere in a larger image. The result is
     T(c) H T(-c), (..., d+1, d+1).
 
-    >>> from caunet.geometry import rotate
+    >>> from caunet.geometry import apply, rotate
     >>> apply(center(rotate(180.0), (11, 11)), torch.tensor([[0.0, 10.0]])).round()
     tensor([[10., 0.]])
     """
-    there, back = _shifts(H, size, origin)
-    return compose(there, H, back)
+    middle = _center_like(H, size, origin)
+    return with_shifts(H, -middle, middle)
 
 
 def uncenter(H: Array, size: Sequence[int], origin: Sequence[float] | None = None) -> Array:
@@ -81,8 +80,8 @@ def uncenter(H: Array, size: Sequence[int], origin: Sequence[float] | None = Non
     >>> bool(torch.allclose(uncenter(center(rotate(30.0), (7, 9)), (7, 9)), rotate(30.0), atol=1e-6))
     True
     """
-    there, back = _shifts(H, size, origin)
-    return compose(back, H, there)
+    middle = _center_like(H, size, origin)
+    return with_shifts(H, middle, -middle)
 
 
 def pixel_scale(factor: float, d: int = 2, like: Array | None = None) -> Array:
@@ -107,6 +106,7 @@ def rescale(H: Array, factor: float) -> Array:
     ``factor`` above 1 goes from shrunk images to the originals (from level n of a pyramid to level m:
     ``2.0**(n - m)``), below 1 the other way. The last entry of the result is 1.
 
+    >>> from caunet.geometry import translate
     >>> rescale(translate(8.0, 0.0), 0.25)[0]
     tensor([1., 0., 2.])
     """
@@ -153,12 +153,6 @@ def check_size(name: str, size: Sequence[int], d: int | None = None) -> None:
         raise ValueError(f"{name} must be {wanted} of at least 1 each, got {tuple(size)}")
 
 
-def _shifts(H: Array, size: Sequence[int], origin: Sequence[float] | None) -> tuple[Array, Array]:
+def _center_like(H: Array, size: Sequence[int], origin: Sequence[float] | None) -> Array:
     check_size("size", size, dimension(H))
-    middle = center_of(size, origin)
-    there, back = translate(*middle), translate(*(-c for c in middle))
-    return _like(there, H), _like(back, H)
-
-
-def _like(made: Tensor, H: Array) -> Array:
-    return made.to(H) if isinstance(H, Tensor) else constant(made.double().numpy(), H)
+    return constant(center_of(size, origin), H)

@@ -17,10 +17,12 @@ from caunet.geometry.arrays import (
     Array,
     Matrix,
     as_tensor,
-    contiguous_entries,
+    concatenate,
+    copy,
     divide,
+    entries_first,
+    entries_last,
     multiply,
-    stack_matrix,
     where,
 )
 
@@ -40,6 +42,7 @@ __all__ = [
     "rotate",
     "scale",
     "translate",
+    "with_shifts",
 ]
 
 Number = float | Tensor
@@ -153,6 +156,22 @@ def compose(*H: Array) -> Array:
     return product
 
 
+def with_shifts(H: Array, first: Array, last: Array) -> Array:
+    """translate(last) H translate(first), for shifts (..., d): what changes origins, without two whole products.
+
+    >>> with_shifts(scale(2.0), torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 0.0]))[0]
+    tensor([ 2.,  0., -1.])
+    """
+    d = dimension(H)
+    column = H[..., 0] * first[..., None, 0]
+    for k in range(1, d):
+        column = column + H[..., k] * first[..., None, k]
+    moved = copy(H)
+    moved[..., d] = column + H[..., d]
+    moved[..., :d, :] = moved[..., :d, :] + last[..., :, None] * moved[..., d:, :]
+    return moved
+
+
 def adjugate(H: Array) -> tuple[Array, Array]:
     """The adjugate (..., n, n), det(H) H^-1 in closed form (n = 3 or 4), and the determinant (...).
 
@@ -162,54 +181,38 @@ def adjugate(H: Array) -> tuple[Array, Array]:
     >>> adjugate(np.diag([2.0, 3.0, 4.0]))[0].diagonal(), float(adjugate(np.diag([2.0, 3.0, 4.0]))[1])
     (array([12.,  8.,  6.]), 24.0)
     """
-    rows = contiguous_entries(H)
-    if dimension(H) == 2:
-        (a, b, c), (d, e, f), (g, h, i) = rows
-        inverse = [
-            [e * i - f * h, c * h - b * i, b * f - c * e],
-            [f * g - d * i, a * i - c * g, c * d - a * f],
-            [d * h - e * g, b * g - a * h, a * e - b * d],
-        ]
-    else:
-        inverse = _adjugate4(rows)
-    determinant = rows[0][0] * inverse[0][0]
-    for k in range(1, len(rows)):
-        determinant = determinant + rows[0][k] * inverse[k][0]
-    return stack_matrix(inverse), determinant
+    d = dimension(H)
+    entries = entries_first(H)
+    cofactors = _cofactors3(entries) if d == 2 else _cofactors4(entries)
+    terms = entries[0] * cofactors[0]  # (d + 1, ...)
+    determinant = terms[0] + terms[1] + terms[2]
+    if d == 3:
+        determinant = determinant + terms[3]
+    return entries_last(cofactors).swapaxes(-1, -2), determinant
 
 
-def _adjugate4(rows: list[list[Array]]) -> list[list[Array]]:
-    """By the 2 x 2 minors of the upper two rows (s) and of the lower two (c)."""
-    p, q, r, t = rows
-    pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
-    s0, s1, s2, s3, s4, s5 = (p[i] * q[j] - p[j] * q[i] for i, j in pairs)
-    c0, c1, c2, c3, c4, c5 = (r[i] * t[j] - r[j] * t[i] for i, j in pairs)
-    return [
-        [
-            q[1] * c5 - q[2] * c4 + q[3] * c3,
-            p[2] * c4 - p[1] * c5 - p[3] * c3,
-            t[1] * s5 - t[2] * s4 + t[3] * s3,
-            r[2] * s4 - r[1] * s5 - r[3] * s3,
-        ],
-        [
-            q[2] * c2 - q[0] * c5 - q[3] * c1,
-            p[0] * c5 - p[2] * c2 + p[3] * c1,
-            t[2] * s2 - t[0] * s5 - t[3] * s1,
-            r[0] * s5 - r[2] * s2 + r[3] * s1,
-        ],
-        [
-            q[0] * c4 - q[1] * c2 + q[3] * c0,
-            p[1] * c2 - p[0] * c4 - p[3] * c0,
-            t[0] * s4 - t[1] * s2 + t[3] * s0,
-            r[1] * s2 - r[0] * s4 - r[3] * s0,
-        ],
-        [
-            q[1] * c1 - q[0] * c3 - q[2] * c0,
-            p[0] * c3 - p[1] * c1 + p[2] * c0,
-            t[1] * s1 - t[0] * s3 - t[2] * s0,
-            r[0] * s3 - r[1] * s1 + r[2] * s0,
-        ],
-    ]
+def _cofactors3(E: Array) -> Array:
+    """Of E (3, 3, ...): with rows and columns going round, all nine are one difference of products."""
+    E = concatenate([E, E[:2]], 0)
+    E = concatenate([E, E[:, :2]], 1)
+    return E[1:4, 1:4] * E[2:5, 2:5] - E[1:4, 2:5] * E[2:5, 1:4]
+
+
+def _cofactors4(E: Array) -> Array:
+    """Of E (4, 4, ...), by the 2 x 2 minors of the upper two rows and of the lower two (Laplace)."""
+    first, second = [0, 0, 0, 1, 1, 2], [1, 2, 3, 2, 3, 3]
+    upper = E[0][first] * E[1][second] - E[0][second] * E[1][first]  # (6, ...)
+    lower = E[2][first] * E[3][second] - E[2][second] * E[3][first]
+    rows = []
+    for k, (row, minors) in enumerate([(E[1], lower), (E[0], lower), (E[3], upper), (E[2], upper)]):
+        expanded = (
+            row[[1, 0, 0, 0]] * minors[[5, 5, 4, 3]]
+            - row[[2, 2, 1, 1]] * minors[[4, 2, 2, 1]]
+            + row[[3, 3, 3, 2]] * minors[[3, 1, 0, 0]]
+        )
+        signs = [(-1.0) ** (k + column) for column in range(4)]
+        rows.append(concatenate([signs[c] * expanded[c : c + 1] for c in range(4)], 0)[None])
+    return concatenate(rows, 0)
 
 
 def invert(H: Array, *, checked: bool = True) -> Array:

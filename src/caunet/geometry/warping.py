@@ -49,6 +49,7 @@ def warp(
         (B, C, *size) or (B, *size), in the dtype of the images (float32 for byte images). The front of H is
         the side on which it leaves the center of the image, so H and -H warp alike.
 
+    >>> from caunet.geometry import translate
     >>> image = torch.tensor([[[1., 2., 3.]]])
     >>> warp(image, translate(1.0, 0.0))
     tensor([[[0., 1., 2.]]])
@@ -86,7 +87,9 @@ def _sources(
     cofactors, determinant = adjugate(wide / torch.where(middle == 0, 1.0, middle)[:, None, None])
     right, down, corner = (cofactors / determinant[:, None, None]).unbind(-1)
     start = right * origin[0] + down * origin[1] + corner
-    right, down, start = (part.mT[..., None].to(dtype) for part in (right, down, start))  # (3, B, 1)
+    right, down, start = (
+        part.mT[..., None].to(dtype).contiguous() for part in (right, down, start)
+    )  # (3, B, 1)
     place = torch.arange(size[0] * size[1], device=H.device)
     columns, rows = (place % size[1]).to(dtype), (place // size[1]).to(dtype)
     x, y, w = (right * columns + (down * rows + start)).reshape(3, len(H), *size)

@@ -21,7 +21,7 @@ class Translation(MotionModel):
     """A shift.
 
     >>> points = np.array([[0.0, 0.0], [1.0, 0.0]])
-    >>> Translation().fit(points, points + 2, np.ones(2))[0]
+    >>> Translation().fit(points, points + 2, np.ones(2))[0] + 0
     array([1., 0., 2.])
     """
 
