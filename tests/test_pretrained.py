@@ -11,11 +11,13 @@ import torch
 from PIL import Image
 from torch import nn
 
+import caunet
 from caunet.cli import main
 from caunet.cli.parser import parse
 from caunet.cli.weights import training_command
 from caunet.data import PairSource, Photometric, load_images
 from caunet.errors import CheckpointError, DataError
+from caunet.estimation import estimator
 from caunet.evaluation import evaluate
 from caunet.models import (
     create_model,
@@ -186,6 +188,24 @@ def test_damage_is_found(folder, run_dir):
         (folder / "can-rotation.json").write_text(text)
         with pytest.raises(CheckpointError, match="install caunet again"):
             load_pretrained("can-rotation")
+
+
+def test_every_loader_of_shipped_weights_asks_the_card(folder):
+    """A network that was exchanged, whole in itself, is not the one that the package ships."""
+    shipped = Path(caunet.__file__).parent / "weights"
+    (folder / "motion.json").write_bytes((shipped / "motion.json").read_bytes())
+    other = load_weights(shipped / "motion.safetensors")
+    with torch.no_grad():
+        other.decoder[0].weight.mul_(2)
+    save_weights(other, folder / "motion.safetensors")
+    load_weights(folder / "motion.safetensors")  # a good file, by its own hash
+    for load in (lambda: load_pretrained("motion"), caunet.Estimator):
+        estimator._shipped.cache_clear()
+        with pytest.raises(CheckpointError, match=r"motion\.safetensors is not the file of its card"):
+            load()
+    (folder / "motion.safetensors").write_bytes((shipped / "motion.safetensors").read_bytes())
+    assert caunet.Estimator().network.model_spec.task == "motion"
+    estimator._shipped.cache_clear()
 
 
 @pytest.mark.usefixtures("folder")
