@@ -52,6 +52,7 @@ FOUNDATION: dict[str, set[str]] = {
     "tables": set(),
     "torch_private": set(),
     "drawing": {"extras", "files"},
+    "shipped": {"errors", "files"},
     "tensor_files": {"errors", "files"},
 }
 TOP = {"cli", "web", "__main__"}  # nothing imports these

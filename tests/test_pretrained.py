@@ -19,11 +19,11 @@ from caunet.data import PairSource, Photometric, load_images
 from caunet.errors import CheckpointError, DataError
 from caunet.estimation import estimator
 from caunet.evaluation import evaluate
+from caunet.matching.network import MatchNetwork, save_matcher, shipped_matcher
 from caunet.models import (
     create_model,
     load_pretrained,
     load_weights,
-    pretrained,
     pretrained_names,
     save_weights,
 )
@@ -41,7 +41,7 @@ def folder(tmp_path, monkeypatch):
     """A package without weights."""
     path = tmp_path / "weights"
     path.mkdir()
-    monkeypatch.setattr(pretrained, "weights_folder", lambda: path)
+    monkeypatch.setattr("caunet.shipped.weights_folder", lambda: path)
     monkeypatch.setattr("caunet.models.packing.weights_folder", lambda: path)
     return path
 
@@ -203,6 +203,11 @@ def test_every_loader_of_shipped_weights_asks_the_card(folder):
         estimator._shipped.cache_clear()
         with pytest.raises(CheckpointError, match=r"motion\.safetensors is not the file of its card"):
             load()
+    (folder / "match.json").write_bytes((shipped / "match.json").read_bytes())
+    save_matcher(MatchNetwork(), folder / "match.safetensors")
+    shipped_matcher.cache_clear()
+    with pytest.raises(CheckpointError, match=r"match\.safetensors is not the file of its card"):
+        shipped_matcher()
     (folder / "motion.safetensors").write_bytes((shipped / "motion.safetensors").read_bytes())
     assert caunet.Estimator().network.model_spec.task == "motion"
     estimator._shipped.cache_clear()

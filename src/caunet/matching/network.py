@@ -9,7 +9,6 @@ the candidate with the least mismatch wins.
 """
 
 import functools
-from importlib import resources
 from pathlib import Path
 
 import torch
@@ -19,6 +18,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from caunet import tensor_files
 from caunet.errors import CheckpointError
 from caunet.nn import Softmin
+from caunet.shipped import read_shipped
 
 __all__ = [
     "FEATURES",
@@ -159,20 +159,23 @@ def load_matcher(path: Path) -> MatchNetwork:
         data = tensor_files.read_bytes(path)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
-    tensors, _ = tensor_files.unpack(data, FORMAT, path)
+    return _from_bytes(data, path)
+
+
+def _from_bytes(data: bytes, source: object) -> MatchNetwork:
+    tensors, _ = tensor_files.unpack(data, FORMAT, source)
     network = MatchNetwork(fused=True).eval()
     try:
         network.load_state_dict({name: value.float() for name, value in tensors.items()})
     except RuntimeError as error:
-        raise CheckpointError(f"{path} does not hold a matcher of this version: {error}") from error
+        raise CheckpointError(f"{source} does not hold a matcher of this version: {error}") from error
     return network
 
 
 @functools.lru_cache(maxsize=4)
 def shipped_matcher(device: str = "cpu") -> MatchNetwork:
     """The network that comes with the package; one for all who ask, so leave it as it is."""
-    with resources.as_file(resources.files("caunet") / "weights" / "match.safetensors") as path:
-        return load_matcher(path).to(device)
+    return _from_bytes(read_shipped("match"), "match").to(device)
 
 
 def _standardized(patches: Tensor) -> Tensor:

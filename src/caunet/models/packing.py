@@ -11,8 +11,8 @@ import torch
 from caunet.errors import CheckpointError
 from caunet.files import sha256, write_json
 from caunet.models.network import RelationNetwork
-from caunet.models.pretrained import weights_folder
 from caunet.models.weights import load_weights, save_weights
+from caunet.shipped import weights_folder
 
 __all__ = ["LOSS", "Measure", "Precision", "pack"]
 

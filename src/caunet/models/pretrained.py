@@ -5,46 +5,30 @@ data, recipe, command, commit, errors in full and in half precision, size, SHA-2
 paper's networks, and ``motion`` for the one that aligns images.
 """
 
-import json
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from caunet.errors import CheckpointError
-from caunet.files import sha256
 from caunet.models.network import RelationNetwork
 from caunet.models.weights import network_from_bytes
 from caunet.registry import nearest
+from caunet.shipped import read_card, read_shipped, shipped_names
 from caunet.tables import Table
 
-__all__ = ["card", "cards_table", "load_pretrained", "pretrained_names", "weights_folder"]
+__all__ = ["card", "cards_table", "load_pretrained", "pretrained_names"]
 
 _MATCHER = "match"  # compares patches: not a RelationNetwork, loaded by caunet.matching
 
 
-def weights_folder() -> Path:
-    """Where the package keeps its weights."""
-    return Path(__file__).parents[1] / "weights"
-
-
 def pretrained_names() -> list[str]:
     """Names for :func:`load_pretrained`, in alphabetical order."""
-    found = weights_folder().glob("*.safetensors")
-    return sorted(path.stem for path in found if path.with_suffix(".json").exists() and path.stem != _MATCHER)
+    return [name for name in shipped_names() if name != _MATCHER]
 
 
 def card(name: str) -> dict[str, Any]:
     """What is known of the shipped network ``name``: a JSON object."""
     _check(name)
-    path = weights_folder() / f"{name}.json"
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}; install caunet again") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path} is not a model card; install caunet again")
-    return value
+    return read_card(name)
 
 
 def load_pretrained(
@@ -56,7 +40,7 @@ def load_pretrained(
     refused: every shipped network is loaded here.
     """
     _check(name)
-    return network_from_bytes(_read(name), name).to(device=device, dtype=dtype or torch.float32)
+    return network_from_bytes(read_shipped(name), name).to(device=device, dtype=dtype or torch.float32)
 
 
 def cards_table() -> str:
@@ -95,19 +79,3 @@ def _check(name: str) -> None:
     if name not in names:
         shipped = f"there are {', '.join(names)}" if names else "this package has none at all"
         raise ValueError(f"no weights named {name!r} are shipped; {shipped}{nearest(name, names)}")
-
-
-def _read(name: str) -> bytes:
-    """The bytes of the shipped file ``name``, checked against its card."""
-    path = weights_folder() / f"{name}.safetensors"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot read {path}: {error.strerror or error}; install caunet again"
-        ) from error
-    if (found := sha256(data)) != card(name).get("sha256"):
-        raise CheckpointError(
-            f"{path} is not the file of its card (SHA-256 {found[:12]}); install caunet again"
-        )
-    return data
