@@ -276,7 +276,7 @@ def main() -> int:
     from rich.console import Console
 
     results = torture(options.minutes, options.cases, options.parts, options.seed)
-    Console().print(table(results).rich())
+    Console(width=max(140, Console().width)).print(table(results).rich())
     print(
         f"{results['minutes']:.1f} minutes, seed {results['seed']}:",
         "passed" if results["passed"] else "FAILED",
