@@ -51,7 +51,7 @@ def _losses(folder: Path) -> list[float]:
 def test_shares_cover_the_batch_once(batch: int, size: int) -> None:
     source, _ = small.sources(small.config())
     if batch < size:
-        with pytest.raises(ValueError, match="rank takes 0 <= rank < world <= batch"):
+        with pytest.raises(ValueError, match="rank must satisfy 0 <= rank < world <= batch"):
             next(source.stream(0, 1, batch, world=size))
         return
     whole = next(source.stream(0, 1, batch))
