@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +118,25 @@ def soak(address: str, first: int, count: int) -> "collections.Counter[str]":
 
 
 @contextlib.contextmanager
+def _beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Do ``work`` in a thread until the block ends, which sets the event."""
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextlib.contextmanager
 def half_open(address: str, count: int = HALF_OPEN) -> Iterator["collections.Counter[str]"]:
     """Connections that begin a request and never end it; opened anew as they are closed. Counts them."""
     host, port = address.removeprefix("http://").split(":")
-    stop, seen = threading.Event(), collections.Counter[str]()
+    seen = collections.Counter[str]()
 
-    def hold() -> None:
+    def hold(stop: threading.Event) -> None:
         lines: collections.deque[socket.socket] = collections.deque()
         while not stop.is_set():
             with contextlib.suppress(OSError):
@@ -137,22 +150,17 @@ def half_open(address: str, count: int = HALF_OPEN) -> Iterator["collections.Cou
         for line in lines:
             line.close()
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
+    with _beside(hold):
         yield seen
-    finally:
-        stop.set()
-        thread.join()
 
 
 @contextlib.contextmanager
 def _attacks(address: str) -> Iterator["collections.Counter[str]"]:
     """Files that are decoded for ever, one after the other with pauses; counts the statuses."""
-    stop, seen = threading.Event(), collections.Counter[str]()
+    seen = collections.Counter[str]()
     files = [("a.jpg", many_scans()), ("a.ppm", many_comments())]
 
-    def send() -> None:
+    def send(stop: threading.Event) -> None:
         for file in itertools.cycle(files):
             with contextlib.suppress(httpx.TransportError):
                 answer = httpx.post(f"{address}/api/estimate", files={"a": file, "b": PAIR["b"]}, timeout=120)
@@ -160,21 +168,16 @@ def _attacks(address: str) -> Iterator["collections.Counter[str]"]:
             if stop.wait(5):
                 return
 
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
+    with _beside(send):
         yield seen
-    finally:
-        stop.set()
-        thread.join()
 
 
 @contextlib.contextmanager
 def _health(address: str) -> Iterator[list[float]]:
     """Seconds that /healthz took, asked ten times a second."""
-    stop, times = threading.Event(), list[float]()
+    times: list[float] = []
 
-    def watch() -> None:
+    def watch(stop: threading.Event) -> None:
         with httpx.Client(base_url=address, timeout=60) as client:
             while not stop.wait(0.1):
                 started = time.perf_counter()
@@ -184,13 +187,8 @@ def _health(address: str) -> Iterator[list[float]]:
                     continue  # closed to make room; the next one is asked on a new connection
                 times.append(time.perf_counter() - started)
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
+    with _beside(watch):
         yield times
-    finally:
-        stop.set()
-        thread.join()
 
 
 def memory(pid: int) -> float | None:

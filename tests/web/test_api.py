@@ -23,7 +23,7 @@ from caunet.web.certainty import certainty, explained
 from caunet.web.inference import infer
 from caunet.web.networks import TASKS, Networks
 from caunet.web.patches import cut_pair, gray_photograph
-from tests.web.pictures import ASTRONAUT, bomb, carried, png, related
+from tests.web.pictures import ASTRONAUT, bomb, carried, png, related, transparent
 
 PLACE = {"task": "rotation", "z": [20.0], "photograph": "astronaut", "x": 230, "y": 110}
 
@@ -237,6 +237,24 @@ def test_confidence_falls_where_there_is_nothing_to_see():
     assert explained(textured, moved, geometry.translate(-2.0, -1.0)) < 0.7
     assert explained(textured, textured.flip(0, 1), torch.eye(3)) < 0.5
     assert explained(textured, moved, torch.zeros(3, 3)) == 0
+
+
+def test_a_large_image_takes_little_memory(ask):
+    # 24 megapixels of four channels in 100 KB; 413 where floats are made of every pixel, which takes 2.1 GB.
+    answer = post(ask, transparent(), SMALL, model="translation")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["size_a"] == [4000, 6000]
+
+
+def test_docs_need_no_script_and_describe_every_operation(ask):
+    page, document = ask.get("/docs").text, ask.get("/openapi.json").json()
+    assert "<script" not in page
+    assert "style=" not in page
+    for path in document["paths"]:
+        assert path in page
+    body = document["paths"]["/api/infer"]["post"]["requestBody"]["content"]["application/json"]
+    for example in body["examples"].values():  # examples that do not work teach the wrong thing
+        assert ask.post("/api/infer", json=example["value"]).status_code == 200
 
 
 # What it refuses
