@@ -4,7 +4,10 @@ import cv2
 import numpy as np
 import torch
 
+from caunet import geometry
+from caunet.data.lookup import Canvas, bilinear, pad
 from caunet.geometry.grids import grid_of, grid_places, read_grid
+from caunet.geometry.sampling import sample
 from tests.estimation.scenes import quad, scene
 
 
@@ -39,3 +42,21 @@ def test_points_behind_the_viewer_are_outside() -> None:
     _, inside = grid_places(H, line[None, None], line[None, :1, None], (30, 300))
     assert not bool(inside[0, 0, 11:].any())
     assert bool(inside[0, 0, :9].all())
+
+
+def test_all_three_readers_read_the_same_numbers() -> None:
+    """sample, read_grid and the look-up of training pairs, at the places of one projective map inside the image."""
+    image = torch.randint(0, 256, (1, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    pull = np.array([[0.9, 0.1, 9.3], [-0.15, 1.05, 10.6], [0.002, -0.001, 1.0]])
+    rows, columns = np.mgrid[:11, :11]
+    places = geometry.apply(pull, np.stack([columns.ravel(), rows.ravel()], -1).astype(float)).reshape(
+        11, 11, 2
+    )
+    x, y = torch.from_numpy(places).unbind(-1)
+    assert 0 <= places.min() <= places.max() <= 31
+    exact = sample(image.double(), x[None], y[None], torch.tensor([0]))
+    torch.testing.assert_close(
+        read_grid(image[0].double(), grid_of(x, y, (32, 32))), exact, atol=1e-9, rtol=0
+    )
+    pairs = bilinear(Canvas(pad(image)), torch.from_numpy(pull)[None], 11)
+    torch.testing.assert_close(pairs.double(), exact, atol=1e-4, rtol=0)

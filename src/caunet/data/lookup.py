@@ -5,6 +5,9 @@ patch out, a different image and map for each, and the same bits whatever the ba
 is a gather or elementwise and exactly rounded (no fused multiply-add, whose use may depend on the place in a
 batch): a pair does not depend on its neighbors. Positions are float64, the weights within a pixel float32.
 
+It takes a third of the time of `caunet.geometry.sampling.sample` at the same places (2,000 patches of 11 x 11 pixels on
+one core: 8 ms against 26), which is why there are two; a test holds them to the same numbers.
+
 The images lie on a `Canvas` with a border of zeros, so that out-of-image pixels are 0 without a test.
 A *pull* (B, 3, 3) float64 maps patch coordinates (column, row, 1), counted from the patch's first pixel, to
 image coordinates (x, y, 1), pixel centers at integers.
