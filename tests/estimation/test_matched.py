@@ -58,7 +58,7 @@ def test_a_thumbnail_is_found_beside_its_original() -> None:
 
 
 def test_simple_pairs_are_not_matched() -> None:
-    def refuse(**_: int) -> Matcher:
+    def refuse() -> Matcher:
         raise AssertionError("nothing needs matching here")
 
     scene = _scene(200, 200)

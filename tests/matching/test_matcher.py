@@ -69,3 +69,25 @@ def test_features_of_a_turned_image_are_those_of_the_image() -> None:
     assert float(((moved - matches.b).norm(dim=1) < 1.0).float().mean()) > 0.9
     turned = (matches.turn + math.pi / 2 + math.pi) % (2 * math.pi) - math.pi
     assert float(turned.abs().median()) < 0.02
+
+
+def test_what_is_masked_is_not_matched() -> None:
+    a = _scene(192)
+    mask = torch.ones(192, 192, dtype=torch.bool)
+    mask[:, :90] = False
+    matcher = Matcher()
+    described = matcher.describe(a, mask)
+    assert len(described.points.xy) > 10
+    assert float(described.points.xy[:, 0].min()) >= 90
+    assert len(described.features) == len(described.points.xy)
+    with pytest.raises(ValueError, match=r"mask must be bool of shape \(192, 192\), got torch.float32"):
+        matcher.describe(a, mask.float())
+
+
+def test_a_small_part_of_a_large_image_is_found_by_looking_again() -> None:
+    a = _scene(900)
+    crop = a[700:780, 120:210]
+    found = Matcher()(crop, a, "translation")
+    assert found[0].H[:2, 2].tolist() == pytest.approx([120, 700], abs=2)
+    hasty = Matcher(points=40, pixels=60_000, patient=False)(crop, a, "translation")
+    assert not hasty or hasty[0].score < found[0].score

@@ -87,9 +87,9 @@ class Estimator:
             model_options=self.motion_model.options,
         )
 
-    def _matcher(self, **options: int) -> Matcher:
+    def _matcher(self) -> Matcher:
         """A matcher with the shipped network, which is loaded when the first pair needs it."""
-        return Matcher(shipped_matcher(str(self.device)), **options)
+        return Matcher(shipped_matcher(str(self.device)))
 
     def many(self, pairs: Iterable[tuple[Any, Any]]) -> list[Estimate]:
         """One estimate for each pair, in order."""

@@ -46,7 +46,6 @@ _BLANK = 0.002  # contrast of gray levels below which there is nothing to see: h
 _TRIES = 4  # other initial guesses
 _LEAST = 16  # pixels of a side below which a part shows too little
 _MATCHED = 3  # transforms that places agree on, at most, that are tested
-_THOROUGH = {"points": 2000, "pixels": 2_000_000}  # the matcher's second attempt
 _WORSE = 0.02  # mean correlation of windows that a polish may lose before what it began with is kept
 _PLANE = ("translation", "euclidean", "similarity", "affine", "projective")
 
@@ -85,12 +84,11 @@ def register(
     b: Tensor,
     network: RelationNetwork,
     motion_model: MotionModel | None = None,
-    matcher: Callable[..., Matcher] | None = None,
+    matcher: Callable[[], Matcher] | None = None,
 ) -> Registration:
     """Relate the gray images ``a`` and ``b``, (H, W) each, of any sizes; by default projectively.
 
-    ``matcher`` makes a matcher from the keyword arguments of :class:`caunet.matching.Matcher`; without one no places
-    are matched.
+    ``matcher`` makes a matcher when one is needed; without it no places are matched.
     """
     model = motion_model or Projective()
     pair = _Pair(whole_view(a, b), network, model)
@@ -104,14 +102,12 @@ def register(
 
 
 def _alternatives(
-    pair: "_Pair", model: MotionModel, matcher: Callable[..., Matcher] | None
+    pair: "_Pair", model: MotionModel, matcher: Callable[[], Matcher] | None
 ) -> Iterator[_Hypothesis]:
     """Other hypotheses, those first that most often are right."""
     if matcher is not None:
         yield from _matched(pair, model, matcher())
     yield from pair.alternatives()
-    if matcher is not None:
-        yield from _matched(pair, model, matcher(**_THOROUGH))
 
 
 def _matched(pair: "_Pair", model: MotionModel, matcher: Matcher) -> Iterator[_Hypothesis]:

@@ -22,6 +22,10 @@ __all__ = ["Described", "Matcher", "match"]
 
 _UNLIKELY = 0.05  # probability below which a match is not worth testing
 _TOLERANCE = 2.0  # pixels (of the image in which points were looked for)
+_CLEAR = 10.0  # score of a hypothesis from which on the first attempt is enough
+_MORE = 4  # times the points that the second attempt looks for
+_FINER = 8  # times the pixels that its images may have
+_HIDDEN = 2.0  # sigmas around a point within which nothing may be masked
 
 
 class Described(NamedTuple):
@@ -42,29 +46,71 @@ class Matcher:
         network: compares patches; the shipped one if not given.
         points: places in an image, at most.
         pixels: larger images are halved until they have no more; those with less than a quarter are doubled.
+        patient: look again, for four times as many places in images of up to eight times as many pixels, if few
+            matches agree: what is small in a large image is found then.
     """
 
-    def __init__(self, network: MatchNetwork | None = None, points: int = 500, pixels: int = 300_000) -> None:
+    def __init__(
+        self,
+        network: MatchNetwork | None = None,
+        points: int = 500,
+        pixels: int = 300_000,
+        patient: bool = True,
+    ) -> None:
         for name, value in (("points", points), ("pixels", pixels)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         self.network = shipped_matcher() if network is None else network
-        self.points, self.pixels = points, pixels
+        self.points, self.pixels, self.patient = points, pixels, patient
 
-    def __call__(self, a: Tensor, b: Tensor, model: str = "projective", count: int = 5) -> list[Hypothesis]:
-        """At most ``count`` transformations from gray image ``a`` to ``b``, (H, W) each, from 0 to 1."""
-        first, second = self.describe(a), self.describe(b)
+    def __call__(
+        self,
+        a: Tensor,
+        b: Tensor,
+        model: str = "projective",
+        count: int = 5,
+        *,
+        mask_a: Tensor | None = None,
+        mask_b: Tensor | None = None,
+    ) -> list[Hypothesis]:
+        """At most ``count`` transformations of a motion model from gray image ``a`` to ``b``, the best first.
+
+        The images are (H, W) each, from 0 to 1. Masks (H, W) are True where an image shows the scene.
+        """
+        found = self._attempt(a, b, model, count, mask_a, mask_b)
+        if not self.patient or (found and found[0].score >= _CLEAR):
+            return found
+        again = Matcher(self.network, _MORE * self.points, _FINER * self.pixels, patient=False)
+        more = again(a, b, model, count, mask_a=mask_a, mask_b=mask_b)
+        return more if more and (not found or more[0].score > found[0].score) else found
+
+    def _attempt(
+        self,
+        a: Tensor,
+        b: Tensor,
+        model: str,
+        count: int,
+        mask_a: Tensor | None,
+        mask_b: Tensor | None,
+    ) -> list[Hypothesis]:
+        first, second = self.describe(a, mask_a), self.describe(b, mask_b)
         matches, _ = self.match(first, second)
         return consensus(matches, model, tolerance=_TOLERANCE * second.pixel, count=count)
 
     @torch.no_grad()
-    def describe(self, image: Tensor) -> Described:
-        """Places of a gray image (H, W), from 0 to 1, and their features."""
-        image, pixel = self._resize(image)
-        points, octaves = detect(image, self.points)
-        features = self.network(patches(octaves, points, PATCH, REACH))
+    def describe(self, image: Tensor, mask: Tensor | None = None) -> Described:
+        """Places of a gray image (H, W), from 0 to 1, and their features; none where a mask (H, W) is False."""
+        if mask is not None and (mask.shape != image.shape or mask.dtype != torch.bool):
+            expected = f"bool of shape {tuple(image.shape)}"
+            raise ValueError(f"mask must be {expected}, got {mask.dtype} {tuple(mask.shape)}")
+        small, pixel = self._resize(image)
+        points, octaves = detect(small, self.points)
         xy = points.xy * pixel + (pixel - 1) / 2
-        return Described(points._replace(xy=xy, sigma=points.sigma * pixel), features, pixel)
+        points = points._replace(xy=xy, sigma=points.sigma * pixel)
+        kept = torch.ones_like(points.sigma, dtype=torch.bool) if mask is None else _shown(points, mask)
+        points = Points(*(column[kept] for column in points))
+        local = points._replace(xy=(points.xy - (pixel - 1) / 2) / pixel, sigma=points.sigma / pixel)
+        return Described(points, self.network(patches(octaves, local, PATCH, REACH)), pixel)
 
     @torch.no_grad()
     def match(self, a: Described, b: Described) -> tuple[Matches, Tensor]:
@@ -104,3 +150,14 @@ def match(network: MatchNetwork, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, 
     probability = (forward[row, j] * backward[row, i]).sqrt()
     likely = probability > _UNLIKELY
     return i[likely], j[likely], probability[likely]
+
+
+def _shown(points: Points, mask: Tensor) -> Tensor:
+    """(N,): whether a mask (H, W) is True at each point and around it."""
+    angle = torch.arange(8, device=mask.device) * (torch.pi / 4)
+    ring = torch.stack([angle.cos(), angle.sin()], 1)  # (8, 2)
+    around = points.xy[:, None] + _HIDDEN * points.sigma[:, None, None] * ring
+    places = torch.cat([around, points.xy[:, None]], 1).round().long()  # (N, 9, 2)
+    height, width = mask.shape
+    x, y = places[..., 0].clamp(0, width - 1), places[..., 1].clamp(0, height - 1)
+    return mask[y, x].all(1)
