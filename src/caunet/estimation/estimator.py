@@ -25,6 +25,7 @@ from caunet.estimation.register import Registration, register
 from caunet.estimation.result import Estimate, Field
 from caunet.estimation.threads import cpu_threads
 from caunet.images import read_image
+from caunet.images.masks import find_border
 from caunet.matching import Matcher
 from caunet.matching.network import shipped_matcher
 from caunet.models import RelationNetwork, load_pretrained
@@ -73,7 +74,8 @@ class Estimator:
         first = read_image(a, "a", device=self.device)
         second = read_image(b, "b", device=self.device)
         with torch.inference_mode(), cpu_threads(self.threads):
-            found = register(first.gray, second.gray, self.network, self.motion_model, self._matcher)
+            masks = [find_border(image.gray) for image in (first, second)]
+            found = register(first.gray, second.gray, self.network, self.motion_model, self._matcher, *masks)
         field, inliers = _field(found)
         return Estimate(
             matrix=torch.from_numpy(found.H),

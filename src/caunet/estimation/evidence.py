@@ -15,7 +15,7 @@ from caunet import geometry
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
 
-__all__ = ["FAR", "agreement", "distortion", "repetition", "uncertainty"]
+__all__ = ["FAR", "agreement", "corner_covariance", "distortion", "point_moves", "repetition", "uncertainty"]
 
 FAR = 1e6
 """Pixels: where points behind the viewer are put."""
@@ -26,19 +26,31 @@ _BROAD = 15
 _FLAT = 0.004**2  # variance of gray levels below which a window shows nothing: one level is 1/255 = 0.0039
 
 
-def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
-    """How well windows of a (H, W) correlate with b's under H, each up to a gain and a bias.
+def agreement(
+    a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None = None, mask_b: Tensor | None = None
+) -> dict[str, float]:
+    """How well windows of a (H, W) correlate with b's under H, each up to a gain and a bias; those in the masks.
 
     ``score``: mean correlation of the windows, weighted by their contrast (its logarithm, so that no strong edge
     decides alone). ``alike``: share of those above 0.7. ``windows``: share of windows that show something.
-    ``overlap``: share of a inside b. ``rank``: what hypotheses are compared by.
+    ``overlap``: share of the smaller one's scene seen in the other. ``rank``: what hypotheses are compared by.
     """
     height, width = a.shape
     line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
     grid, inside = grid_places(
         H, line[None, None, :width], line[None, :height, None], (b.shape[0], b.shape[1])
     )
-    seen, share = read_grid(b, grid), inside.to(a.dtype)
+    seen = read_grid(b, grid)
+    if mask_b is not None:
+        inside &= read_grid(mask_b.to(a.dtype), grid) > 0.99
+    # No more of a can be seen in b than there is of b, in pixels of a.
+    there = b.numel() if mask_b is None else float(mask_b.sum())
+    here = a.numel() if mask_a is None else float(mask_a.sum())
+    if mask_a is not None:
+        inside &= mask_a
+    enlarged = geometry.local_scale(H, (height, width)) ** 2
+    possible = max(min(here, there / max(enlarged, 1e-6)), 1.0) / a.numel()
+    share = inside.to(a.dtype)
     side = min(_WINDOW, height, width)
     planes = torch.stack([a[None], seen, a[None].square(), seen.square(), a[None] * seen, share])
     x, y, xx, yy, xy, part = avg_pool2d(planes[:, 0], side, max(side // 2, 1)).unbind()
@@ -47,38 +59,44 @@ def agreement(a: Tensor, b: Tensor, H: Matrix) -> dict[str, float]:
     likeness = (xy - x * y) / ((spread_x + _FLAT / 4) * (spread_y + _FLAT / 4)).sqrt()
     weight = torch.log1p(torch.maximum(spread_x, spread_y) / _FLAT) * (part > 0.9)
     total = weight.sum()
+    overlap = min(float(share.mean()) / possible, 1.0)
     return {
         "score": float((weight * likeness).sum() / total.clamp_min(1e-6)),
-        "windows": float(((weight > 0.7) & (part > 0.9)).to(a.dtype).mean()),
+        "windows": float(((weight > 0.7) & (part > 0.9)).to(a.dtype).mean()) / (here / a.numel()),
         "alike": float((weight * (likeness > 0.7)).sum() / total.clamp_min(1e-6)),
-        "overlap": float(share.mean()),
+        "overlap": overlap,
         # To choose among hypotheses. Squares, because behind an obstacle a right answer correlates well in some windows
         # and not at all in others, a wrong one a little everywhere; and a small overlap proves little.
         "rank": float((weight * likeness.clamp_min(0).square()).sum() / total.clamp_min(1e-6))
-        * min(1.0, 2 * float(share.mean())) ** 0.5,
+        * min(1.0, 2 * overlap) ** 0.5,
     }
 
 
-def uncertainty(information: Matrix, generators: Matrix, size: tuple[int, int]) -> float:
-    """Standard deviation of the corners, in pixels, that noise of the residual's size leaves.
+def corner_covariance(covariance: Matrix, generators: Matrix, size: tuple[int, int]) -> Matrix:
+    """(4, 2, 2): covariance of the corners of an image of ``size``, in square pixels of it.
 
-    ``information`` (k, k) is that of the polish for ``generators`` (k, 8), in its ``unit_coordinates``. The
-    covariance of the matrix itself, J covariance J^T, would be computed here.
+    ``covariance`` (k, k) is that of the polish for ``generators`` (k, 8), in its ``unit_coordinates``.
     """
     unit = max(size) / 2
-    points = geometry.corners(size, centered=True, like=information) / unit
+    points = geometry.corners(size, centered=True, like=covariance) / unit
+    moves = unit * point_moves(points) @ generators.T  # (4, 2, k)
+    spread: Matrix = moves @ covariance @ np.swapaxes(moves, 1, 2)
+    return spread
+
+
+def point_moves(points: Matrix) -> Matrix:
+    """(N, 2, 8): how ``points`` (N, 2) move with the first eight entries of a matrix near the identity."""
     x, y = points.T
-    one, nil = np.ones(4), np.zeros(4)
+    one, nil = np.ones(len(points)), np.zeros(len(points))
     to_x = np.stack([x, y, one, nil, nil, nil, -x * x, -x * y], 1)
     to_y = np.stack([nil, nil, nil, x, y, one, -x * y, -y * y], 1)
-    moves = np.stack([to_x, to_y]) @ generators.T  # (2, 4, k)
-    k = len(information)
-    scale = np.sqrt(np.maximum(np.diag(information), 1e-12))
-    covariance = (
-        np.linalg.inv(information / scale[:, None] / scale + 1e-9 * np.eye(k)) / scale[:, None] / scale
-    )
-    variance = np.einsum("acj,jk,ack->ac", moves, covariance, moves)
-    return float(unit * math.sqrt(max(variance.sum(0).mean(), 0.0)))
+    return np.stack([to_x, to_y], 1)
+
+
+def uncertainty(covariance: Matrix, generators: Matrix, size: tuple[int, int]) -> float:
+    """Standard deviation of the corners of an image of ``size``, in pixels; see :func:`corner_covariance`."""
+    spread = corner_covariance(covariance, generators, size)
+    return math.sqrt(max(float(np.trace(spread, axis1=1, axis2=2).mean()), 0.0))
 
 
 def distortion(H: Matrix, size: tuple[int, int]) -> float:

@@ -43,18 +43,34 @@ def raster(size: tuple[int, int], patch: int, count: int, device: torch.device) 
     return torch.stack([x, y], -1).reshape(-1, 2)
 
 
-def measure(network: RelationNetwork, a: Tensor, b: Tensor, H: Matrix, points: Tensor) -> Motions:
-    """The motions left at ``points`` (N, 2), whole pixels, between a (H, W) and b (H, W) under ``H`` (3, 3)."""
+def measure(
+    network: RelationNetwork,
+    a: Tensor,
+    b: Tensor,
+    H: Matrix,
+    points: Tensor,
+    mask_a: Tensor | None = None,
+    mask_b: Tensor | None = None,
+) -> Motions:
+    """The motions left at ``points`` (N, 2), whole pixels, between a (H, W) and b (H, W) under ``H`` (3, 3).
+
+    Patches have less weight the less of them lies in the masks (H, W), and none if that is less than half.
+    """
     side = network.model_spec.patch
     line = torch.arange(side, device=a.device, dtype=a.dtype) - side // 2
     x, y = points[:, :1, None] + line, points[:, 1:, None] + line[:, None]  # (N, 1, side), (N, side, 1)
     columns, rows = x.long().clamp_(0, a.shape[1] - 1), y.long().clamp_(0, a.shape[0] - 1)
-    first = a.reshape(-1)[(rows * a.shape[1] + columns).reshape(-1)].view(len(points), -1)
+    place = (rows * a.shape[1] + columns).reshape(-1)
+    first = a.reshape(-1)[place].view(len(points), -1)
     grid, inside = grid_places(H, x, y, (b.shape[0], b.shape[1]))
     second = read_grid(b, grid).view(len(points), -1)
     first, second = first - 0.5, second - 0.5  # as in training
     z = network(torch.cat([first, second]), torch.cat([second, first]))[:, :2]
     forward, backward = z.view(2, -1, 2)
+    if mask_a is not None:
+        inside &= mask_a.reshape(-1)[place].view(inside.shape)
+    if mask_b is not None:
+        inside &= read_grid(mask_b.to(a.dtype), grid) > 0.99
     share = inside.view(len(points), -1).to(a.dtype).mean(1)
     disagreement = (forward + backward).norm(dim=1)
     contrast = torch.minimum(first.std(1), second.std(1))

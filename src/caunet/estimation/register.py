@@ -24,6 +24,7 @@ from caunet.estimation.polish import Polished, polish, unit_coordinates
 from caunet.estimation.search import initial_guesses
 from caunet.estimation.views import View, view_of, whole_view
 from caunet.geometry import Matrix
+from caunet.images.masks import erode, mask_pyramid
 from caunet.images.pyramid import pyramid, smooth
 from caunet.matching import Matcher
 from caunet.models import RelationNetwork
@@ -44,6 +45,7 @@ _GOOD = 0.5  # rank above which a hypothesis is not doubted
 _IMPLAUSIBLE = 2.7  # distortion (see there) beyond which no two images are related
 _BLANK = 0.002  # contrast of gray levels below which there is nothing to see: half a level of 255
 _TRIES = 4  # other initial guesses
+_REACH = 3  # pixels that smoothing (2) and gradients (1) reach beyond a pixel
 _LEAST = 16  # pixels of a side below which a part shows too little
 _MATCHED = 3  # transforms that places agree on, at most, that are tested
 _WORSE = 0.02  # mean correlation of windows that a polish may lose before what it began with is kept
@@ -85,13 +87,16 @@ def register(
     network: RelationNetwork,
     motion_model: MotionModel | None = None,
     matcher: Callable[[], Matcher] | None = None,
+    mask_a: Tensor | None = None,
+    mask_b: Tensor | None = None,
 ) -> Registration:
     """Relate the gray images ``a`` and ``b``, (H, W) each, of any sizes; by default projectively.
 
-    ``matcher`` makes a matcher when one is needed; without it no places are matched.
+    ``matcher`` makes a matcher when one is needed; without it no places are matched. ``mask_a`` and ``mask_b``, (H, W)
+    bool, say which pixels show the scene; all of them if they are not given.
     """
     model = motion_model or Projective()
-    pair = _Pair(whole_view(a, b), network, model)
+    pair = _Pair(whole_view(a, b, mask_a, mask_b), network, model)
     best = pair.hypothesis(pair.start())
     if best.rank < _GOOD and not pair.blank():
         for other in _alternatives(pair, model, matcher):
@@ -113,14 +118,15 @@ def _alternatives(
 def _matched(pair: "_Pair", model: MotionModel, matcher: Matcher) -> Iterator[_Hypothesis]:
     """Hypotheses that matching places agree on, the best first, each in the view that it makes of the images."""
     a, b = pair.view.a, pair.view.b
-    found = matcher(a, b, model.name if model.name in _PLANE else "projective")
+    name = model.name if model.name in _PLANE else "projective"
+    found = matcher(a, b, name, mask_a=pair.view.mask_a, mask_b=pair.view.mask_b)
     bound = model.for_images(_size(a), _size(b))
     tested = []
     for proposal in found:
         H = bound.nearest(proposal.H.cpu().numpy())
         if not distortion(H, _size(a)) <= _IMPLAUSIBLE:
             continue
-        view = view_of(a, b, H, scales=model.freedom >= 4) if model.name in _PLANE else pair.view
+        view = view_of(pair.view, H, scales=model.freedom >= 4) if model.name in _PLANE else pair.view
         if min(*view.a.shape, *view.b.shape) < _LEAST:
             continue
         part = _Pair(view, pair.network, model)
@@ -152,6 +158,8 @@ class _Pair:
         size_a, size_b = _size(view.a), _size(view.b)
         self.levels = levels_of(size_a, size_b)
         self.a, self.b = pyramid(view.a, self.levels), pyramid(view.b, self.levels)
+        self.mask_a, self.mask_b = (mask_pyramid(mask, self.levels) for mask in (view.mask_a, view.mask_b))
+        self._smoothed: dict[int, Tensor] = {}
         self.top = self.levels - 1
         self.next = max(self.top - 1, 0)  # the level at which hypotheses are compared
         self.initial = motion_model.initial(size_a, size_b)
@@ -164,7 +172,10 @@ class _Pair:
         H, polished, last = best.H, best.polished, self.next
         for level in self._finer():
             H = _change_level(H, last, level)
-            polished, last = self._polish(H, level, 1 if level else 2), level
+            field, stage, last = polished.uneven, 1 if level else 2, level
+            polished = self._polish(H, level, stage, field)
+            if field and not polished.uneven:  # what looked uneven in small images is not
+                polished = self._polish(polished.H, level, stage, False)
             H = polished.H
         if best.trusted and self._worse(H, best.H):
             H = _change_level(best.H, self.next, 0)
@@ -191,8 +202,7 @@ class _Pair:
         """Whether windows correlate less under H, of the full resolution, than under the one of the next level."""
         level = max(self.next - 1, 0)
         old, new = _change_level(before, self.next, level), _change_level(H, 0, level)
-        a, b = self.a[level], self.b[level]
-        return agreement(a, b, new)["score"] < agreement(a, b, old)["score"] - _WORSE
+        return self._agreement(new, level)["score"] < self._agreement(old, level)["score"] - _WORSE
 
     def _finer(self) -> list[int]:
         """The levels still to be polished: each while all pixels are used, then every other, and the last."""
@@ -204,7 +214,13 @@ class _Pair:
 
     def blank(self) -> bool:
         """Whether one of the images shows nothing."""
-        return min(float(self.a[self.next].std()), float(self.b[self.next].std())) < _BLANK
+        return (
+            min(
+                _contrast(images[self.next], masks[self.next])
+                for images, masks in ((self.a, self.mask_a), (self.b, self.mask_b))
+            )
+            < _BLANK
+        )
 
     def inside(self, H: Matrix) -> Matrix:
         """H between the images as one between the parts that this pair shows, at the next level."""
@@ -252,7 +268,7 @@ class _Pair:
 
     def rank(self, H: Matrix) -> float:
         """What hypotheses are compared by, of an H at the next level."""
-        rank = agreement(self.a[self.next], self.b[self.next], H)["rank"]
+        rank = self._agreement(H, self.next)["rank"]
         return rank - 2.0 if distortion(H, _size(self.a[self.next])) > _IMPLAUSIBLE else rank
 
     def _shifted(self, before: Matrix, after: Matrix) -> float:
@@ -266,18 +282,37 @@ class _Pair:
         """One pass of the network and a fit to its motions, of the ``other`` model if one is given."""
         a, b, model = self.a[level], self.b[level], self.models[level]
         points = raster(_size(a), self.network.model_spec.patch, _PATCHES, a.device)
-        motions = measure(self.network, a, b, H, points)
+        motions = measure(self.network, a, b, H, points, self.mask_a[level], self.mask_b[level])
         seen = torch.cat([points, motions.motion, motions.weight[:, None]], 1).double().cpu().numpy()
         source, target = seen[:, :2], seen[:, :2] + seen[:, 2:4]
         delta, _ = robust_fit(other or model, source, target, seen[:, 4], tolerance=0.7)
         new = geometry.normalize(H @ delta, checked=False)
         return new if other is None else model.nearest(new), motions, geometry.apply(H, target, far=FAR)
 
-    def _polish(self, H: Matrix, level: int, stage: int) -> Polished:
-        a, b = self.a[level], self.b[level]
-        blocks = whole_image(smooth(a)) if a.numel() <= _WHOLE else choose_blocks(a, _size(b), H)
+    def _polish(self, H: Matrix, level: int, stage: int, uneven: bool = True) -> Polished:
+        a, mask_a, mask_b = self.a[level], _inner(self.mask_a[level]), _inner(self.mask_b[level])
+        if a.numel() <= _WHOLE:
+            blocks = whole_image(smooth(a), mask_a)
+        else:
+            blocks = choose_blocks(a, _size(self.b[level]), H, mask_a, mask_b)
         steps, stop = _STEPS[stage]
-        return polish(blocks, smooth(b), H, self.models[level], _size(a), steps, stop)
+        if level not in self._smoothed:
+            self._smoothed[level] = smooth(self.b[level])
+        return polish(
+            blocks,
+            self._smoothed[level],
+            H,
+            self.models[level],
+            _size(a),
+            steps,
+            stop,
+            mask_b,
+            first=stage == 0,
+            uneven=uneven,
+        )
+
+    def _agreement(self, H: Matrix, level: int) -> dict[str, float]:
+        return agreement(self.a[level], self.b[level], H, self.mask_a[level], self.mask_b[level])
 
     def _evidence(self, H: Matrix, best: _Hypothesis, polished: Polished) -> dict[str, float]:
         """All that :func:`caunet.estimation.confidence.features` asks for."""
@@ -285,8 +320,8 @@ class _Pair:
         diagonal = math.hypot(*size)
         middle = max(self.next - 1, 0)
         coarse_H = _change_level(H, 0, self.next)
-        near = agreement(self.a[middle], self.b[middle], _change_level(H, 0, middle))
-        coarse = agreement(self.a[self.next], self.b[self.next], coarse_H)
+        near = self._agreement(_change_level(H, 0, middle), middle)
+        coarse = self._agreement(coarse_H, self.next)
         points, weight = (t.double().cpu().numpy() for t in (best.motions.points, best.motions.weight))
         error = np.hypot(*(geometry.apply(coarse_H, points, far=FAR) - best.targets).T)
         generators = self.models[0].in_coordinates(unit_coordinates(size)).generators()
@@ -298,7 +333,7 @@ class _Pair:
             "overlap": near["overlap"],
             "correlation": polished.correlation,
             "moved": polished.moved / diagonal if math.isfinite(polished.moved) else 1.0,
-            "uncertainty": uncertainty(polished.information, generators, size) / diagonal,
+            "uncertainty": uncertainty(polished.covariance, generators, size) / diagonal,
             "distortion": distortion(H, size),
             "repetition": repetition(self.a[middle]),
             "inliers": float(weight @ (error < 1.0)) / max(float(weight.sum()), 1e-6),
@@ -308,6 +343,17 @@ class _Pair:
 def _change_level(H: Matrix, source: int, target: int) -> Matrix:
     """H between both images at pyramid level ``source``, rewritten for level ``target``."""
     return geometry.rescale(H, 2.0 ** (source - target))
+
+
+def _inner(mask: Tensor | None) -> Tensor | None:
+    """Which pixels, smoothed and differentiated, show nothing but the scene."""
+    return None if mask is None else erode(mask, _REACH)
+
+
+def _contrast(image: Tensor, mask: Tensor | None) -> float:
+    """Standard deviation of the gray levels of the scene."""
+    values = image if mask is None else image[mask]
+    return float(values.std()) if values.numel() > 1 else 0.0
 
 
 def _size(image: Tensor) -> tuple[int, int]:

@@ -21,7 +21,16 @@ A mask of an image is an image: it is warped by `warp` like any other (mode "nea
 """
 
 from caunet.geometry.arrays import Array, Matrix
-from caunet.geometry.frames import center, center_of, corners, pixel_scale, rescale, rescale_points, uncenter
+from caunet.geometry.frames import (
+    center,
+    center_of,
+    corners,
+    local_scale,
+    pixel_scale,
+    rescale,
+    rescale_points,
+    uncenter,
+)
 from caunet.geometry.matrices import (
     adjugate,
     affine,
@@ -56,6 +65,7 @@ __all__ = [
     "dimension",
     "exponential",
     "invert",
+    "local_scale",
     "normalize",
     "pixel_scale",
     "projective",

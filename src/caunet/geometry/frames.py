@@ -12,14 +12,15 @@ from collections.abc import Sequence
 
 import torch
 
-from caunet.geometry.arrays import Array, constant
-from caunet.geometry.matrices import compose, dimension, normalize, with_shifts
+from caunet.geometry.arrays import Array, Matrix, constant
+from caunet.geometry.matrices import adjugate, compose, dimension, normalize, with_shifts
 
 __all__ = [
     "center",
     "center_of",
     "check_size",
     "corners",
+    "local_scale",
     "pixel_scale",
     "rescale",
     "rescale_points",
@@ -98,6 +99,22 @@ def pixel_scale(factor: float, d: int = 2, like: Array | None = None) -> Array:
     if like is None:
         return torch.tensor(rows, dtype=torch.float64)  # type: ignore[return-value]
     return constant(rows, like)
+
+
+def local_scale(H: Matrix, size: Sequence[int]) -> float:
+    """By which factor H (3, 3) enlarges lengths at the center of an image of ``size``, on average over directions.
+
+    It is the root of the determinant of H's derivative there; infinite where H sends the center to infinity.
+
+    >>> import numpy as np
+    >>> round(local_scale(np.diag([2.0, 8.0, 1.0]), (11, 11)), 6)
+    4.0
+    """
+    x, y = center_of(size)
+    third = float(H[2, 0] * x + H[2, 1] * y + H[2, 2])
+    if third == 0:
+        return math.inf
+    return math.sqrt(abs(float(adjugate(H)[1]) / third**3))
 
 
 def rescale(H: Array, factor: float) -> Array:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 
-__all__ = ["erode", "fill", "find_border", "halve_mask"]
+__all__ = ["erode", "fill", "find_border", "halve_mask", "mask_pyramid"]
 
 _LEVELS = 3.5 / 255  # pixels of a border differ by no more: what compression adds to one gray level
 _LEAST = 0.02  # share of the image that must lie around an aperture for it to be one
@@ -118,6 +118,14 @@ def halve_mask(mask: Tensor) -> Tensor:
     padded = torch.nn.functional.pad(outside, (1, 2, 1, 2), mode="replicate")
     rows, columns = -(-mask.shape[0] // 2), -(-mask.shape[1] // 2)
     return max_pool2d(padded, 4, 2)[0, 0, :rows, :columns] == 0
+
+
+def mask_pyramid(mask: Tensor | None, levels: int) -> list[Tensor | None]:
+    """``mask`` and ``levels`` - 1 smaller ones, for :func:`caunet.images.pyramid.pyramid` of its image."""
+    masks = [mask]
+    for _ in range(levels - 1):
+        masks.append(None if masks[-1] is None else halve_mask(masks[-1]))
+    return masks
 
 
 def fill(image: Tensor, mask: Tensor) -> Tensor:
