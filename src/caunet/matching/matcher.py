@@ -7,6 +7,7 @@
 [-40.0, 0.0]
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ __all__ = ["Described", "Matcher", "match"]
 
 _UNLIKELY = 0.05  # probability below which a match is not worth testing
 _TOLERANCE = 2.0  # pixels (of the image in which points were looked for)
-_CLEAR = 10.0  # score of a hypothesis from which on the first attempt is enough
+_CLEAR = 5.0  # score of a hypothesis from which on the first attempt is enough
 _MORE = 4  # times the points that the second attempt looks for
 _FINER = 8  # times the pixels that its images may have
 _HIDDEN = 2.0  # sigmas around a point within which nothing may be masked
@@ -77,25 +78,30 @@ class Matcher:
 
         The images are (H, W) each, from 0 to 1. Masks (H, W) are True where an image shows the scene.
         """
-        found = self._attempt(a, b, model, count, mask_a, mask_b)
-        if not self.patient or (found and found[0].score >= _CLEAR):
-            return found
-        again = Matcher(self.network, _MORE * self.points, _FINER * self.pixels, patient=False)
-        more = again(a, b, model, count, mask_a=mask_a, mask_b=mask_b)
-        return more if more and (not found or more[0].score > found[0].score) else found
+        best: list[Hypothesis] = []
+        for found in self.attempts(a, b, model, count, mask_a=mask_a, mask_b=mask_b):
+            if found and (not best or found[0].score > best[0].score):
+                best = found
+            if best and best[0].score >= _CLEAR:
+                break
+        return best
 
-    def _attempt(
+    def attempts(
         self,
         a: Tensor,
         b: Tensor,
-        model: str,
-        count: int,
-        mask_a: Tensor | None,
-        mask_b: Tensor | None,
-    ) -> list[Hypothesis]:
-        first, second = self.describe(a, mask_a), self.describe(b, mask_b)
-        matches, _ = self.match(first, second)
-        return consensus(matches, model, tolerance=_TOLERANCE * second.pixel, count=count)
+        model: str = "projective",
+        count: int = 5,
+        *,
+        mask_a: Tensor | None = None,
+        mask_b: Tensor | None = None,
+    ) -> Iterator[list[Hypothesis]]:
+        """What each attempt finds, for who can tell better than the number of matches whether one was enough."""
+        patient = Matcher(self.network, _MORE * self.points, _FINER * self.pixels, patient=False)
+        for matcher in (self, patient) if self.patient else (self,):
+            first, second = matcher.describe(a, mask_a), matcher.describe(b, mask_b)
+            matches, _ = matcher.match(first, second)
+            yield consensus(matches, model, tolerance=_TOLERANCE * second.pixel, count=count)
 
     @torch.no_grad()
     def describe(self, image: Tensor, mask: Tensor | None = None) -> Described:

@@ -8,7 +8,6 @@ Coordinates: pixel centers at integers; a pixel of octave n stands for 2^n x 2^n
 """
 
 import math
-from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -85,11 +84,13 @@ def extrema(
     ``given``: deviation by which the images have been smoothed already. ``margin``: pixels next to the border where
     nothing is looked for, at least 1.
     """
-    smoothed = [gaussian(images, math.sqrt(first**2 - given**2))]
+    smoothed = gaussian(images, math.sqrt(first**2 - given**2))
     step = 2 ** (1 / _STEPS)
-    for k in range(_STEPS + 2):
-        smoothed.append(gaussian(smoothed[-1], first * step**k * math.sqrt(step**2 - 1)))
-    space = torch.stack([b - a for a, b in pairwise(smoothed)])  # (S + 2, N, H, W)
+    space = images.new_empty(_STEPS + 2, *images.shape)  # (S + 2, N, H, W)
+    for k, difference in enumerate(space):
+        wider = gaussian(smoothed, first * step**k * math.sqrt(step**2 - 1))
+        torch.sub(wider, smoothed, out=difference)
+        smoothed = wider
     s, n, y, x = _candidates(space, margin)
     offset, strength, good = _refine(space, s, n, y, x)
     xy = torch.stack([x, y], 1) + offset[:, :2]
