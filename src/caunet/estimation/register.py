@@ -6,6 +6,7 @@ proposes them, the one under which the images correlate best is kept, and the se
 surely right. From there on intensities are aligned, up to the images themselves.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -26,7 +27,7 @@ from caunet.estimation.views import View, view_of, whole_view
 from caunet.geometry import Matrix
 from caunet.images.masks import erode, mask_pyramid
 from caunet.images.pyramid import pyramid, smooth
-from caunet.matching import Matcher
+from caunet.matching import Hypothesis, Matcher
 from caunet.models import RelationNetwork
 
 __all__ = ["Registration", "register"]
@@ -110,16 +111,20 @@ def _alternatives(
     pair: "_Pair", model: MotionModel, matcher: Callable[[], Matcher] | None
 ) -> Iterator[_Hypothesis]:
     """Other hypotheses, those first that most often are right."""
+    view, name = pair.view, model.name if model.name in _PLANE else "projective"
+    attempts: Iterator[list[Hypothesis]] = iter(())
     if matcher is not None:
-        yield from _matched(pair, model, matcher())
+        attempts = matcher().attempts(view.a, view.b, name, mask_a=view.mask_a, mask_b=view.mask_b)
+    for found in itertools.islice(attempts, 1):
+        yield from _matched(pair, model, found)
     yield from pair.alternatives()
+    for found in attempts:  # that take more time
+        yield from _matched(pair, model, found)
 
 
-def _matched(pair: "_Pair", model: MotionModel, matcher: Matcher) -> Iterator[_Hypothesis]:
+def _matched(pair: "_Pair", model: MotionModel, found: list[Hypothesis]) -> Iterator[_Hypothesis]:
     """Hypotheses that matching places agree on, the best first, each in the view that it makes of the images."""
     a, b = pair.view.a, pair.view.b
-    name = model.name if model.name in _PLANE else "projective"
-    found = matcher(a, b, name, mask_a=pair.view.mask_a, mask_b=pair.view.mask_b)
     bound = model.for_images(_size(a), _size(b))
     tested = []
     for proposal in found:
