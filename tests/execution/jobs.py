@@ -63,3 +63,8 @@ def environment(_: int) -> tuple[str | None, int]:
 def slow_fail_on_three(x: int) -> int:
     time.sleep(0.05)
     return fail_on_three(x)
+
+
+def first_is_slow(x: int) -> int:
+    time.sleep(1.5 if x == 0 else 0.0)
+    return x

@@ -134,7 +134,8 @@ def test_workers_share_the_cells_and_failures_stay_alone(tmp_path: Path) -> None
 def test_a_worker_that_dies_costs_its_cell_alone(tmp_path: Path) -> None:
     state = run_grid(ROTATION, tmp_path, workers=1, trainer=f"{FAKES}:can_dies")
     assert [state.outcomes[cell.name].state for cell in ROTATION] == ["finished", "finished", "failed"]
-    assert "exit code 9" in state.outcomes[ROTATION[2].name].message
+    assert "ended without an answer, 3 times" in state.outcomes[ROTATION[2].name].message
+    assert len(log(tmp_path)) == 5  # tried again twice: a run goes on at its last checkpoint
 
 
 def test_ctrl_c_lets_runs_save(tmp_path: Path) -> None:
@@ -173,6 +174,24 @@ def test_workers_stay_on_their_pairs() -> None:
     assert choose(grid[1:], rotation[0], [scaling[0]]).config.task == "rotation"
     assert choose(grid[1:], None, [rotation[0]]).config.task == "scaling"
     assert choose(rotation[1:], scaling[0], [rotation[0]]).config.task == "rotation"  # better than idling
+
+
+def test_every_engine_makes_the_same_grid(tmp_path: Path) -> None:
+    found = {}
+    for engine in ("serial", "processes"):
+        state = run_grid(ROTATION, tmp_path / engine, engine=engine, trainer=f"{FAKES}:bln_fails")
+        found[engine] = [state.outcomes[cell.name] for cell in ROTATION]
+    assert found["serial"] == found["processes"]
+    assert [outcome.state for outcome in found["serial"]] == ["finished", "failed", "finished"]
+
+
+def test_a_cell_of_another_grid_is_waited_for(tmp_path: Path) -> None:
+    process = hold_elsewhere(tmp_path / ROTATION[0].name)
+    threading.Timer(2.0, process.kill).start()
+    state = run_grid(ROTATION[:2], tmp_path, workers=1, trainer=f"{FAKES}:good")
+    process.communicate()
+    assert state.complete
+    assert len(log(tmp_path)) == 2
 
 
 def test_workers_must_be_positive(tmp_path: Path) -> None:

@@ -41,8 +41,13 @@ class Reproduce:
     """How pairs are made; default: what the recipe says."""
     data: str | None = None
     """photos, cifar10 or a directory; default: photos for quick, cifar10 for paper."""
+    engine: Literal["processes", "serial", "ray"] = "processes"
+    """Where runs are made: in processes of this machine, one after the other in this process, or on a Ray cluster
+    (extra ray; --out must then be a folder that all nodes share)."""
+    address: str | None = None
+    """Of a Ray cluster to join; without it Ray starts on this machine."""
     workers: int | None = None
-    """Processes; default: one per core."""
+    """Runs at once; default: one per core."""
     updates: int | None = None
     """Updates of each run, instead of the profile's."""
     out: Path = Path("runs/reproduce")
@@ -62,7 +67,14 @@ class Reproduce:
         cells = self._cells()
         console = Console(stderr=True)
         with watch(console) as listener:
-            state = run_grid(cells, self.out, workers=self.workers, listener=listener)
+            state = run_grid(
+                cells,
+                self.out,
+                workers=self.workers,
+                engine=self.engine,
+                address=self.address,
+                listener=listener,
+            )
         self._conclude(cells, state)
         return 130 if state.interrupted else 0 if state.complete else 1
 

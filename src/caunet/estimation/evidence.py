@@ -5,6 +5,7 @@ the precision that the textures allow, whether the pattern repeats, and whether 
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,34 +36,17 @@ def agreement(
     decides alone). ``alike``: share of those above 0.7. ``windows``: share of windows that show something.
     ``overlap``: share of the smaller one's scene seen in the other. ``rank``: what hypotheses are compared by.
     """
-    height, width = a.shape
-    line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
-    grid, inside = grid_places(
-        H, line[None, None, :width], line[None, :height, None], (b.shape[0], b.shape[1])
-    )
-    seen = read_grid(b, grid)
-    if mask_b is not None:
-        inside &= read_grid(mask_b.to(a.dtype), grid) > 0.99
     # No more of a can be seen in b than there is of b, in pixels of a.
     there = b.numel() if mask_b is None else float(mask_b.sum())
     here = a.numel() if mask_a is None else float(mask_a.sum())
-    if mask_a is not None:
-        inside &= mask_a
-    enlarged = geometry.local_scale(H, (height, width)) ** 2
+    enlarged = geometry.local_scale(H, (a.shape[0], a.shape[1])) ** 2
     possible = max(min(here, there / max(enlarged, 1e-6)), 1.0) / a.numel()
-    share = inside.to(a.dtype)
-    side = min(_WINDOW, height, width)
-    planes = torch.stack([a[None], seen, a[None].square(), seen.square(), a[None] * seen, share])
-    x, y, xx, yy, xy, part = avg_pool2d(planes[:, 0], side, max(side // 2, 1)).unbind()
-    spread_x, spread_y = (xx - x * x).clamp_min(0), (yy - y * y).clamp_min(0)
-    # Noise of half a gray level in both: what is flat correlates with nothing.
-    likeness = (xy - x * y) / ((spread_x + _FLAT / 4) * (spread_y + _FLAT / 4)).sqrt()
-    weight = torch.log1p(torch.maximum(spread_x, spread_y) / _FLAT) * (part > 0.9)
+    likeness, weight, inside = correlate(a, b, H, mask_a, mask_b)
     total = weight.sum()
-    overlap = min(float(share.mean()) / possible, 1.0)
+    overlap = min(inside / possible, 1.0)
     return {
         "score": float((weight * likeness).sum() / total.clamp_min(1e-6)),
-        "windows": float(((weight > 0.7) & (part > 0.9)).to(a.dtype).mean()) / (here / a.numel()),
+        "windows": float((weight > 0.7).to(a.dtype).mean()) / (here / a.numel()),
         "alike": float((weight * (likeness > 0.7)).sum() / total.clamp_min(1e-6)),
         "overlap": overlap,
         # To choose among hypotheses. Squares, because behind an obstacle a right answer correlates well in some windows
@@ -70,6 +54,49 @@ def agreement(
         "rank": float((weight * likeness.clamp_min(0).square()).sum() / total.clamp_min(1e-6))
         * min(1.0, 2 * overlap) ** 0.5,
     }
+
+
+class Windows(NamedTuple):
+    """Small windows of a, half overlapping, compared with b's: (rows, columns)."""
+
+    likeness: Tensor
+    """Correlation of each window, -1 to 1."""
+    weight: Tensor
+    """Logarithm of its contrast; 0 where b or a mask ends."""
+    inside: float
+    """Share of a's pixels that b shows."""
+
+
+def correlate(
+    a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None = None, mask_b: Tensor | None = None
+) -> Windows:
+    """How each small window of a (H, W) correlates with b's pixels under H, up to a gain and a bias of its own."""
+    seen, inside = _seen(a, b, H, mask_a, mask_b)
+    share = inside.to(a.dtype)
+    side = min(_WINDOW, *a.shape)
+    planes = torch.stack([a[None], seen, a[None].square(), seen.square(), a[None] * seen, share])
+    x, y, xx, yy, xy, part = avg_pool2d(planes[:, 0], side, max(side // 2, 1)).unbind()
+    spread_x, spread_y = (xx - x * x).clamp_min(0), (yy - y * y).clamp_min(0)
+    # Noise of half a gray level in both: what is flat correlates with nothing.
+    likeness = (xy - x * y) / ((spread_x + _FLAT / 4) * (spread_y + _FLAT / 4)).sqrt()
+    weight = torch.log1p(torch.maximum(spread_x, spread_y) / _FLAT) * (part > 0.9)
+    return Windows(likeness, weight, float(share.mean()))
+
+
+def _seen(
+    a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None, mask_b: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """b's pixels under H, (1, H, W), and which of them show the scene in both."""
+    height, width = a.shape
+    line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
+    grid, inside = grid_places(
+        H, line[None, None, :width], line[None, :height, None], (b.shape[0], b.shape[1])
+    )
+    if mask_b is not None:
+        inside &= read_grid(mask_b.to(a.dtype), grid) > 0.99
+    if mask_a is not None:
+        inside &= mask_a
+    return read_grid(b, grid), inside
 
 
 def corner_covariance(covariance: Matrix, generators: Matrix, size: tuple[int, int]) -> Matrix:

@@ -24,6 +24,9 @@ ENGINES = {
 """Engines by name, as ``module:class``; a module is imported when its engine is asked for."""
 
 
+_LEAD = 4  # items that may be ahead of the slowest one, in units of those under way
+
+
 class Engine(ABC):
     """Runs functions on items. Close it (or use it in a ``with`` block) to end its workers.
 
@@ -40,6 +43,7 @@ class Engine(ABC):
         *,
         ordered: bool = True,
         progress: str | None = None,
+        ahead: int = 1,
     ) -> Iterator[Outcome[Result]]:
         """One outcome per item.
 
@@ -49,11 +53,17 @@ class Engine(ABC):
             items: any iterable. It is read only a few items ahead of the work, so it may be long, or lazy.
             ordered: outcomes in the order of the items; otherwise as they are done.
             progress: a word for what is being done; shows a progress bar.
+            ahead: how many items wait for each worker beside the one that it runs. Items that take seconds can do with
+                0, and then an item is taken from ``items`` only when a worker is free for it.
 
         Ctrl-C is passed on to the items being run, which may end early with a value (a training saves its state);
         their outcomes are yielded, and then KeyboardInterrupt is raised.
         """
-        outcomes = self._run(factory, items)
+        if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
+            raise ValueError(f"ahead must be a whole number of at least 0, got {ahead!r}")
+        # In order, an early outcome waits for the late ones before it: no more of them than this.
+        lead = _LEAD * self.workers * (1 + ahead) if ordered else None
+        outcomes = self._run(factory, items, ahead, lead)
         if ordered:
             outcomes = _in_order(outcomes)
         if progress is None:
@@ -80,8 +90,10 @@ class Engine(ABC):
         return self.run(functools.partial(_same, function), items, ordered=ordered, progress=progress)
 
     @abstractmethod
-    def _run(self, factory: Factory[Item, Result], items: Iterable[Item]) -> Iterator[Outcome[Result]]:
-        """Outcomes as they are done."""
+    def _run(
+        self, factory: Factory[Item, Result], items: Iterable[Item], ahead: int, lead: int | None
+    ) -> Iterator[Outcome[Result]]:
+        """Outcomes as they are done; no item is begun that is ``lead`` or more behind the first that has not ended."""
 
     @abstractmethod
     def close(self) -> None:

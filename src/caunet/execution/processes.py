@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+from caunet.cores import usable_cores
 from caunet.execution.engine import Engine, Factory, Item, Result
 from caunet.execution.outcome import Failure, Outcome
 from caunet.execution.worker import INTERRUPTED, THREADS, prepare, run_item
@@ -31,7 +32,7 @@ class Processes(Engine):
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = workers or _usable_cores()
+        self.workers = workers or usable_cores()
         self._executor: Any = None
         self._stop: Any = None
 
@@ -40,10 +41,13 @@ class Processes(Engine):
             self._executor.shutdown(wait=True, kill_workers=True)
             self._executor = None
 
-    def _run(self, factory: Factory[Item, Result], items: Iterable[Item]) -> Iterator[Outcome[Result]]:
+    def _run(
+        self, factory: Factory[Item, Result], items: Iterable[Item], ahead: int, lead: int | None
+    ) -> Iterator[Outcome[Result]]:
         import cloudpickle
 
-        run = _Run(self, cloudpickle.dumps(factory), iter(enumerate(items)))
+        limit = self.workers * (1 + ahead)
+        run = _Run(self, cloudpickle.dumps(factory), iter(enumerate(items)), limit, lead)
         try:
             while run.fill():
                 yield from run.gather()
@@ -75,22 +79,39 @@ class Processes(Engine):
 class _Run:
     """One call of :meth:`Processes._run`: what is under way and what is to be done again."""
 
-    def __init__(self, engine: Processes, factory: bytes, items: Iterator[tuple[int, Any]]) -> None:
-        self.engine, self.factory, self.items = engine, factory, items
+    def __init__(
+        self,
+        engine: Processes,
+        factory: bytes,
+        items: Iterator[tuple[int, Any]],
+        limit: int,
+        lead: int | None,
+    ) -> None:
+        self.engine, self.factory, self.items, self.limit, self.lead = engine, factory, items, limit, lead
+        self.taken = 0  # from the items
         self.key = uuid.uuid4().hex
         self.pending: dict[Future[Outcome[Any]], tuple[int, Any]] = {}
         self.suspects: deque[tuple[int, Any]] = deque()
         self.deaths: dict[int, int] = {}
 
     def fill(self) -> bool:
-        """Keep the workers busy, with one item waiting for each; whether anything is under way."""
-        limit = 1 if self.suspects else 2 * self.engine.workers
+        """Keep the workers busy; whether anything is under way."""
+        limit = 1 if self.suspects else self.limit
         while len(self.pending) < limit:
-            item = self.suspects.popleft() if self.suspects else next(self.items, None)
+            item = self.suspects.popleft() if self.suspects else self._take()
             if item is None:
                 break
             self.pending[self.engine._submit(self.key, self.factory, *item)] = item
         return bool(self.pending)
+
+    def _take(self) -> tuple[int, Any] | None:
+        """The next item, if there is one and it would not lead by too much."""
+        first = min((index for index, _ in self.pending.values()), default=self.taken)
+        if self.lead is not None and self.taken - first >= self.lead:
+            return None
+        item = next(self.items, None)
+        self.taken += item is not None
+        return item
 
     def gather(self) -> Iterator[Outcome[Any]]:
         """Wait for something to end; what ended well is yielded."""
@@ -137,7 +158,3 @@ class _Run:
             outcome = future.result() if future.exception() is None else None
             if outcome is not None and (outcome.error is None or outcome.error.kind != INTERRUPTED):
                 yield outcome
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

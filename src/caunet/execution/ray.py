@@ -50,7 +50,9 @@ class Ray(Engine):
         self._ray.init(self._address, **options)
         self._started = True
 
-    def _run(self, factory: Factory[Item, Result], items: Iterable[Item]) -> Iterator[Outcome[Result]]:
+    def _run(
+        self, factory: Factory[Item, Result], items: Iterable[Item], ahead: int, lead: int | None
+    ) -> Iterator[Outcome[Result]]:
         import cloudpickle
 
         self._start()
@@ -59,10 +61,15 @@ class Ray(Engine):
         task = ray.remote(num_cpus=1, max_retries=_RETRIES)(run_item)
         source = iter(enumerate(items))
         pending: dict[Any, int] = {}
-        limit = 2 * self.workers  # one item waits for each worker
+        limit, taken = self.workers * (1 + ahead), 0
         try:
             while True:
-                while len(pending) < limit and (numbered := next(source, None)) is not None:
+                while len(pending) < limit:
+                    first = min(pending.values(), default=taken)
+                    numbered = None if lead is not None and taken - first >= lead else next(source, None)
+                    if numbered is None:
+                        break
+                    taken += 1
                     pending[task.remote(key, packed, *numbered)] = numbered[0]
                 if not pending:
                     return

@@ -23,7 +23,9 @@ class Serial(Engine):
     def close(self) -> None:
         """Nothing to end."""
 
-    def _run(self, factory: Factory[Item, Result], items: Iterable[Item]) -> Iterator[Outcome[Result]]:
+    def _run(
+        self, factory: Factory[Item, Result], items: Iterable[Item], ahead: int, lead: int | None
+    ) -> Iterator[Outcome[Result]]:
         function = factory()
         for index, item in enumerate(items):
             try:

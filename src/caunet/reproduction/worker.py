@@ -1,17 +1,16 @@
-"""A worker of the grid: a process that trains one cell after the other.
+"""What a worker of the grid does: it trains one cell after the other.
 
 It keeps the pairs of the last cell, because the next one is often another network on the same pairs.
 Training functions are given by name (``module:function``), so that they survive the way to a new process.
 """
 
+import contextlib
 import importlib
-import multiprocessing
 import os
-import signal
-import threading
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +19,7 @@ from caunet.locks import hold, owner
 from caunet.reproduction.recipes import Cell
 from caunet.reproduction.results import finished, store_divergence
 
-__all__ = ["TRAINER", "Outcome", "Trainer", "make_trainer", "run_cell", "work"]
+__all__ = ["TRAINER", "CellOutcome", "Trainer", "make_trainer", "make_worker", "run_cell"]
 
 State = Literal["finished", "diverged", "failed", "busy", "interrupted"]
 Trainer = Callable[[Cell, Path], bool]
@@ -29,7 +28,7 @@ TRAINER = "caunet.reproduction.worker:make_trainer"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """How a cell ended: ``finished`` and ``diverged`` are results, ``busy`` means another process has it."""
 
     state: State
@@ -59,66 +58,68 @@ def make_trainer() -> Trainer:
     return run
 
 
-def run_cell(cell: Cell, out: Path, trainer: Trainer) -> Outcome:
+def run_cell(cell: Cell, out: Path, trainer: Trainer) -> CellOutcome:
     """Train ``cell`` in its folder unless that is done, or being done by another process."""
     folder = out / cell.name
     try:
         return _run_held(cell, folder, trainer)
     except OSError as error:  # the folder or its lock; what a trainer raises has become an outcome
-        return Outcome("failed", f"cannot write in {folder}: {error.strerror or error}")
+        return CellOutcome("failed", f"cannot write in {folder}: {error.strerror or error}")
 
 
-def _run_held(cell: Cell, folder: Path, trainer: Trainer) -> Outcome:
+def _run_held(cell: Cell, folder: Path, trainer: Trainer) -> CellOutcome:
     with hold(folder) as mine:
         if finished(cell, folder):
-            return Outcome("finished")
+            return CellOutcome("finished")
         if not mine:
-            return Outcome("busy", f"process {owner(folder)} is training it")
+            return CellOutcome("busy", f"process {owner(folder)} is training it")
         try:
-            return Outcome("finished") if trainer(cell, folder) else Outcome("interrupted")
+            return CellOutcome("finished") if trainer(cell, folder) else CellOutcome("interrupted")
         except KeyboardInterrupt:
-            return Outcome("interrupted")
+            return CellOutcome("interrupted")
         except DivergenceError as error:
             return _diverged(cell, folder, error)
         except (CaunetError, ValueError) as error:
-            return Outcome("failed", str(error))
+            return CellOutcome("failed", str(error))
         except Exception as error:  # one broken cell must not take the others with it
-            return Outcome("failed", f"{type(error).__name__}: {error}")
+            return CellOutcome("failed", f"{type(error).__name__}: {error}")
 
 
-def _diverged(cell: Cell, folder: Path, error: DivergenceError) -> Outcome:
+def _diverged(cell: Cell, folder: Path, error: DivergenceError) -> CellOutcome:
     """A run whose loss diverged is a finding where a claim predicts it, and a failure elsewhere."""
     if cell.may_diverge:
         store_divergence(cell, folder, error)
-        return Outcome("diverged", str(error))
-    return Outcome("failed", str(error))
+        return CellOutcome("diverged", str(error))
+    return CellOutcome("failed", str(error))
 
 
-def work(pipe: Connection, out: Path, factory: str) -> None:
-    """What a worker does: receive a cell, answer with its outcome, until ``None`` comes."""
-    # The terminal's Ctrl-C goes to the parent alone, which passes it on: one signal, one owner.
-    os.setpgrp()
-    _end_with_parent()
+# Locks that this process holds as long as it lives.
+_held = contextlib.ExitStack()
+
+
+def make_worker(out: Path, factory: str) -> Callable[[Cell], CellOutcome]:
+    """The function that trains cells in folders under ``out``; ``factory`` (``module:function``) makes its trainer."""
+    _compile_apart()
     module, _, name = factory.partition(":")
-    try:
-        trainer: Trainer = getattr(importlib.import_module(module), name)()
-        while (cell := pipe.recv()) is not None:
-            outcome = run_cell(cell, out, trainer)
-            pipe.send(outcome)
-            if outcome.state == "interrupted":
-                return
-    except (KeyboardInterrupt, EOFError, BrokenPipeError):
-        return
+    trainer: Trainer = getattr(importlib.import_module(module), name)()
+
+    def work(cell: Cell) -> CellOutcome:
+        return run_cell(cell, out, trainer)
+
+    return work
 
 
-def _end_with_parent() -> None:
-    """When the parent is killed, stop as if by Ctrl-C: the run under way saves its state."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
+def _compile_apart() -> None:
+    """Give this process a folder of its own to compile in, which the next grid finds again.
 
-    def watch() -> None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=watch, daemon=True).start()
+    Two processes that compile the same network at the same time have been seen to load each other's half-written
+    libraries.
+    """
+    user = str(os.getuid()) if hasattr(os, "getuid") else "user"
+    base = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or Path(tempfile.gettempdir()) / f"caunet-{user}"
+    for number in count():
+        folder = Path(base) / f"worker-{number}"
+        if _held.enter_context(hold(folder)):
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+            os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+            return
