@@ -19,10 +19,13 @@ from caunet import geometry
 from caunet.estimation.blocks import choose_blocks, whole_image
 from caunet.estimation.evidence import FAR, agreement, distortion, repetition, uncertainty
 from caunet.estimation.fit import robust_fit
+from caunet.estimation.limits import Limits
 from caunet.estimation.motion_models import MotionModel, Projective, create_motion_model
 from caunet.estimation.motions import Motions, measure, raster
 from caunet.estimation.polish import Polished, polish, unit_coordinates
+from caunet.estimation.reasons import Reason
 from caunet.estimation.search import initial_guesses
+from caunet.estimation.uncertainty import of_corners
 from caunet.estimation.views import View, view_of, whole_view
 from caunet.geometry import Matrix
 from caunet.images.masks import erode, mask_pyramid
@@ -49,6 +52,7 @@ _TRIES = 4  # other initial guesses
 _REACH = 3  # pixels that smoothing (2) and gradients (1) reach beyond a pixel
 _LEAST = 16  # pixels of a side below which a part shows too little
 _MATCHED = 3  # transforms that places agree on, at most, that are tested
+_OUTSIDE = 4.0  # what an answer outside of the limits loses in rank
 _WORSE = 0.02  # mean correlation of windows that a polish may lose before what it began with is kept
 _PLANE = ("translation", "euclidean", "similarity", "affine", "projective")
 
@@ -67,6 +71,10 @@ class Registration(NamedTuple):
     """Pixels of b to one of the image in which motions were measured."""
     evidence: dict[str, float]
     """Numbers that give the confidence; none if there was nothing to see."""
+    covariance: Matrix | None = None
+    """(8, 8): of where the corners of a lie in b, in square pixels; see :mod:`caunet.estimation.uncertainty`."""
+    reason: Reason = "found"
+    """How it ended, as far as that is known without the confidence."""
 
 
 class _Hypothesis(NamedTuple):
@@ -90,21 +98,65 @@ def register(
     matcher: Callable[[], Matcher] | None = None,
     mask_a: Tensor | None = None,
     mask_b: Tensor | None = None,
+    *,
+    no_motion: Matrix | None = None,
+    initial: Matrix | None = None,
+    limits: Limits | None = None,
 ) -> Registration:
     """Relate the gray images ``a`` and ``b``, (H, W) each, of any sizes; by default projectively.
 
     ``matcher`` makes a matcher when one is needed; without it no places are matched. ``mask_a`` and ``mask_b``, (H, W)
-    bool, say which pixels show the scene; all of them if they are not given.
+    bool, say which pixels show the scene; all of them if they are not given. ``no_motion`` (3, 3) is what to begin
+    with, and the answer where nothing is to be seen; the centers of the images coincide if it is not given. ``initial``
+    (3, 3) is tried before it. Answers outside of the ``limits`` are not given.
     """
     model = motion_model or Projective()
-    pair = _Pair(whole_view(a, b, mask_a, mask_b), network, model)
-    best = pair.hypothesis(pair.start())
-    if best.rank < _GOOD and not pair.blank():
-        for other in _alternatives(pair, model, matcher):
-            best = max(best, other, key=lambda hypothesis: hypothesis.rank)
-            if best.rank >= _GOOD:
-                break
-    return best.pair.finish(best, pair.initial)
+    pair = _Pair(whole_view(a, b, mask_a, mask_b), network, model, limits)
+    pair.begin(no_motion)
+    best, beyond = None, False
+    for other in _hypotheses(pair, model, matcher, initial):
+        best = other if best is None else max(best, other, key=lambda hypothesis: hypothesis.rank)
+        beyond |= other.rank + _OUTSIDE >= _GOOD > other.rank
+        if best.rank >= _GOOD:
+            break
+    assert best is not None
+    found = best.pair.finish(best, pair)
+    if beyond and best.rank < _GOOD and found.reason == "found":
+        return found._replace(H=pair.initial, evidence={}, covariance=None, reason="out of range")
+    return found
+
+
+def _hypotheses(
+    pair: "_Pair",
+    model: MotionModel,
+    matcher: Callable[[], Matcher] | None,
+    initial: Matrix | None,
+) -> Iterator[_Hypothesis]:
+    """Hypotheses, those first that most often are right."""
+    if initial is not None:
+        yield from _given(pair, model, initial)
+    yield pair.hypothesis(pair.start())
+    if not pair.blank():
+        yield from _alternatives(pair, model, matcher)
+
+
+def _given(pair: "_Pair", model: MotionModel, initial: Matrix) -> Iterator[_Hypothesis]:
+    """Hypotheses from the caller's matrix: as it is, and after passes of the network."""
+    H = model.for_images(_size(pair.view.a), _size(pair.view.b)).nearest(initial)
+    part = _part(pair, model, H)
+    if part is not None:
+        yield part.hypothesis_of_matches(part.inside(H))
+        yield part.hypothesis(_change_level(part.inside(H), part.next, part.top))
+
+
+def _part(pair: "_Pair", model: MotionModel, H: Matrix) -> "_Pair | None":
+    """What H makes correspond; None where H is not plausible, or too little is left."""
+    if not distortion(H, _size(pair.view.a)) <= _IMPLAUSIBLE:
+        return None
+    view = view_of(pair.view, H, scales=model.freedom >= 4) if model.name in _PLANE else pair.view
+    if min(*view.a.shape, *view.b.shape) < _LEAST:
+        return None
+    return _Pair(view, pair.network, model, pair.limits)
 
 
 def _alternatives(
@@ -129,13 +181,9 @@ def _matched(pair: "_Pair", model: MotionModel, found: list[Hypothesis]) -> Iter
     tested = []
     for proposal in found:
         H = bound.nearest(proposal.H.cpu().numpy())
-        if not distortion(H, _size(a)) <= _IMPLAUSIBLE:
-            continue
-        view = view_of(pair.view, H, scales=model.freedom >= 4) if model.name in _PLANE else pair.view
-        if min(*view.a.shape, *view.b.shape) < _LEAST:
-            continue
-        part = _Pair(view, pair.network, model)
-        tested.append((part.rank(part.inside(H)), part, part.inside(H)))
+        part = _part(pair, model, H)
+        if part is not None:
+            tested.append((part.rank(part.inside(H)), part, part.inside(H)))
     tested.sort(key=lambda test: -test[0])
     for _, part, H in tested[:_MATCHED]:
         yield part.hypothesis_of_matches(H)
@@ -158,8 +206,14 @@ def levels_of(size: tuple[int, int], other: tuple[int, int]) -> int:
 class _Pair:
     """Two pyramids, and a network and a motion model to relate them."""
 
-    def __init__(self, view: View, network: RelationNetwork, motion_model: MotionModel) -> None:
-        self.view, self.network = view, network
+    def __init__(
+        self,
+        view: View,
+        network: RelationNetwork,
+        motion_model: MotionModel,
+        limits: Limits | None = None,
+    ) -> None:
+        self.view, self.network, self.limits = view, network, limits
         size_a, size_b = _size(view.a), _size(view.b)
         self.levels = levels_of(size_a, size_b)
         self.a, self.b = pyramid(view.a, self.levels), pyramid(view.b, self.levels)
@@ -172,8 +226,15 @@ class _Pair:
         scales = [geometry.pixel_scale(2.0**-level, like=self.initial) for level in range(self.levels)]
         self.models = [bound.in_coordinates(scale) for scale in scales]  # of each level
 
-    def finish(self, best: _Hypothesis, initial: Matrix) -> Registration:
-        """The best hypothesis, polished up to the full resolution; ``initial`` where there is nothing to see."""
+    def begin(self, no_motion: Matrix | None) -> None:
+        """Let ``no_motion`` be the first guess, or what is nearest to it among what the limits allow."""
+        if no_motion is not None:
+            self.initial = no_motion
+        if self.limits is not None and not self.limits.contains(self.initial):
+            self.initial = self.models[0].nearest(self.limits.nearest(self.initial))
+
+    def finish(self, best: _Hypothesis, whole: "_Pair") -> Registration:
+        """The best hypothesis, polished up to the full resolution; no motion where there is nothing to see."""
         H, polished, last = best.H, best.polished, self.next
         for level in self._finer():
             H = _change_level(H, last, level)
@@ -185,11 +246,20 @@ class _Pair:
         if best.trusted and self._worse(H, best.H):
             H = _change_level(best.H, self.next, 0)
         evidence: dict[str, float] = {}
-        answer = self.view.outside(H)
-        if self.blank() or not distortion(answer, _size(self.a[0])) <= _IMPLAUSIBLE:
-            answer = initial
-        else:
+        covariance: Matrix | None = None
+        answer, size = self.view.outside(H), _size(whole.view.a)
+        reason: Reason = "found"
+        if self.blank():
+            reason = "blank"
+        elif not distortion(answer, _size(self.a[0])) <= _IMPLAUSIBLE:
+            reason = "unrelated"
+        elif self.limits is not None and not self.limits.contains(answer):
+            reason = "out of range"
+        if reason == "found":
             evidence = self._evidence(H, best, polished)
+            covariance = self._covariance(H, polished, size)
+        else:
+            answer = whole.initial
         factor = 2.0**self.next
         points = geometry.rescale_points(best.motions.points.double().cpu().numpy(), factor)
         targets = geometry.rescale_points(best.targets, factor)
@@ -201,7 +271,17 @@ class _Pair:
             best.motions.weight.double().cpu().numpy(),
             factor * float(out_b[0, 0]),
             evidence,
+            covariance,
+            reason,
         )
+
+    def _covariance(self, H: Matrix, polished: Polished, size: tuple[int, int]) -> Matrix | None:
+        """(8, 8): of where the corners of the image of ``size`` that this is a part of lie in b, in its pixels."""
+        into = unit_coordinates(_size(self.a[0]))
+        generators = self.models[0].in_coordinates(into).generators()
+        corners = geometry.apply(self.view.from_a, geometry.corners(size, like=H))
+        spread = of_corners(H, corners, polished.covariance, generators, into)
+        return None if spread is None else spread / float(self.view.from_b[0, 0]) ** 2
 
     def _worse(self, H: Matrix, before: Matrix) -> bool:
         """Whether windows correlate less under H, of the full resolution, than under the one of the next level."""
@@ -243,7 +323,9 @@ class _Pair:
             yield self.hypothesis(self.start(), first)
         # Many parameters are determined by many motions, of which a first guess leaves few.
         first_fit = simpler[0] if model.freedom > 4 else None
-        for H in initial_guesses(self.a[self.top], self.b[self.top], model, _TRIES):
+        half = geometry.pixel_scale(2.0**-self.top, like=self.initial)
+        limits = None if self.limits is None else self.limits.inside(half, half)
+        for H in initial_guesses(self.a[self.top], self.b[self.top], model, _TRIES, limits):
             yield self.hypothesis(model.nearest(H), first_fit)
 
     def hypothesis(self, H: Matrix, first: MotionModel | None = None) -> _Hypothesis:
@@ -274,7 +356,12 @@ class _Pair:
     def rank(self, H: Matrix) -> float:
         """What hypotheses are compared by, of an H at the next level."""
         rank = self._agreement(H, self.next)["rank"]
-        return rank - 2.0 if distortion(H, _size(self.a[self.next])) > _IMPLAUSIBLE else rank
+        if distortion(H, _size(self.a[self.next])) > _IMPLAUSIBLE:
+            rank -= 2.0
+        if self.limits is not None:
+            answer = self.view.outside(_change_level(H, self.next, 0))
+            rank -= 0.0 if self.limits.contains(answer) else _OUTSIDE
+        return rank
 
     def _shifted(self, before: Matrix, after: Matrix) -> float:
         corners = geometry.corners(_size(self.a[self.top]), like=before)

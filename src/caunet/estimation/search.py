@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
+from caunet.estimation.limits import Limits
 from caunet.estimation.motion_models import MotionModel
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
@@ -19,17 +20,29 @@ from caunet.images.pyramid import halve
 __all__ = ["initial_guesses"]
 
 _LARGE = 80  # side of the canvas that is still quick
+_NEXT_SCALE = 0.2  # half the way from one scale that is tried to the next
 _LEAST = 0.3  # of the smaller image must be seen in both
 
 
-def initial_guesses(a: Tensor, b: Tensor, motion_model: MotionModel, count: int) -> list[Matrix]:
-    """The ``count`` best H (3, 3) from a to b, (H, W) each, about 32 pixels a side; larger ones are reduced."""
+def initial_guesses(
+    a: Tensor, b: Tensor, motion_model: MotionModel, count: int, limits: Limits | None = None
+) -> list[Matrix]:
+    """The ``count`` best H (3, 3) from a to b, (H, W) each, about 32 pixels a side; larger ones are reduced.
+
+    Within the ``limits``, or so near to them that an answer may be.
+    """
     if max(_canvas((a.shape[0], a.shape[1])), max(b.shape)) > _LARGE and min(*a.shape, *b.shape) > 1:
-        smaller = initial_guesses(halve(a), halve(b), motion_model, count)
+        half = geometry.pixel_scale(0.5, like=np.eye(3))
+        reduced = None if limits is None else limits.inside(half, half)
+        smaller = initial_guesses(halve(a), halve(b), motion_model, count, reduced)
         return [geometry.rescale(H, 2.0) for H in smaller]
-    transforms = _transforms(motion_model, (a.shape[0], a.shape[1]))
+    transforms = _transforms(motion_model, (a.shape[0], a.shape[1]), limits)
+    if not transforms:
+        return []
     views, masks = _transformed(a, transforms)
     likeness = _correlate(views, masks, b)
+    if limits is not None and limits.bounds.shift is not None:
+        likeness = torch.where(_near(transforms, likeness, views.shape[-1], limits), likeness, -1.0)
     best, shift = likeness.flatten(1).max(1)
     order = best.argsort(descending=True)[:count].tolist()
     rows, columns = likeness.shape[1:]
@@ -43,13 +56,32 @@ def initial_guesses(a: Tensor, b: Tensor, motion_model: MotionModel, count: int)
     return found
 
 
-def _transforms(motion_model: MotionModel, size: tuple[int, int]) -> list[Matrix]:
+def _near(transforms: list[Matrix], likeness: Tensor, side: int, limits: Limits) -> Tensor:
+    """(K, rows, columns): which shifts leave the center of a near enough to where it was."""
+    rows, columns = likeness.shape[1:]
+    y, x = (torch.arange(n, device=likeness.device) for n in (rows, columns))
+    x, y = torch.where(x >= columns - side, x - columns, x), torch.where(y >= rows - side, y - rows, y)
+    reach = (limits.bounds.shift or 0.0) * limits.factor[1] + 1.0  # a pixel: shifts are whole here
+    near = []
+    for H in transforms:
+        away = geometry.apply(H, limits.point[None])[0] - limits.origin
+        near.append(torch.hypot(x + float(away[0]), (y + float(away[1]))[:, None]) <= reach)
+    return torch.stack(near)
+
+
+def _transforms(motion_model: MotionModel, size: tuple[int, int], limits: Limits | None) -> list[Matrix]:
     """From a to a square canvas that holds it at any angle."""
     center, middle = np.array(geometry.center_of(size)), (_canvas(size) - 1) / 2
     count = motion_model.search_angles
     found = []
     for scale in motion_model.search_scales:
+        if limits is not None and not limits.allows_scale(
+            scale * limits.factor[0] / limits.factor[1], _NEXT_SCALE
+        ):
+            continue
         for angle in [2 * math.pi * k / count for k in range(count)]:
+            if limits is not None and not limits.allows_angle(math.degrees(angle), 180 / count):
+                continue
             cos, sin = scale * math.cos(angle), scale * math.sin(angle)
             linear = np.array([[cos, -sin], [sin, cos]])
             H = np.eye(3)
