@@ -30,7 +30,15 @@ from caunet.images.gray import to_gray
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["MIN_SIDE", "ImageError", "LoadedImage", "read_image", "read_uint8", "read_upright"]
+__all__ = [
+    "MIN_SIDE",
+    "ImageError",
+    "LoadedImage",
+    "read_image",
+    "read_uint8",
+    "read_upright",
+    "stored_pixels",
+]
 
 MIN_SIDE = 16
 """Smaller images hold too little to be compared (a network's patch alone has 11 pixels per side)."""
@@ -98,6 +106,24 @@ def read_image(
         return _loaded(torch.from_numpy(samples), source, name, device)
     except ValueError as error:
         raise ImageError(argument, str(error).removeprefix(f"{argument}: ")) from error
+
+
+def stored_pixels(value: Any, argument: str = "image") -> npt.NDArray[Any]:
+    """The image ``value`` in any form as an array (H, W) or (H, W, C) of the numbers that it holds, unscaled.
+
+    >>> stored_pixels(torch.full((3, 2, 5), 7, dtype=torch.uint8)).shape
+    (2, 5, 3)
+    """
+    if isinstance(value, Tensor):
+        if value.ndim not in (2, 3):
+            raise ValueError(f"{argument} must be a tensor (H, W) or (C, H, W), got {tuple(value.shape)}")
+        array: npt.NDArray[Any] = (value if value.ndim == 2 else value.movedim(0, -1)).detach().cpu().numpy()
+        return array
+    if isinstance(value, np.ndarray):
+        if value.ndim not in (2, 3):
+            raise ValueError(f"{argument} must be an array (H, W) or (H, W, C), got {value.shape}")
+        return value
+    return _read(value, argument)[0]
 
 
 def read_uint8(path: str | os.PathLike[str], *, rgb: bool = False) -> npt.NDArray[np.uint8]:
