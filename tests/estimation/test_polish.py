@@ -123,7 +123,7 @@ def test_most_of_the_scene_may_be_covered() -> None:
     b[5:78, 12:90] = pair(H, SIDE, seed=9)[1][5:78, 12:90]  # 62 %
     first, second = (smooth(torch.from_numpy(t).float()) for t in (a, b))
     start = H @ quad(SIDE, 0.7, seed=3)
-    found = polish(whole_image(first), second, start, Projective(), a.shape, 16, 0.001, first=True)
+    found = polish(whole_image(first), second, start, Projective(), a.shape, 16, 0.001)
     assert corner_error(found.H, H, (SIDE, SIDE)) < 0.1
 
 

@@ -18,7 +18,9 @@ median residual, as long as most of the scene is free. Where neighborhoods that 
 of its own) differ by far less than the median one, less than half of the scene is free, and they say what is usual.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -36,18 +38,20 @@ __all__ = ["Polished", "polish", "unit_coordinates"]
 
 _BLOCK = 4  # side of the neighborhoods that are weighted as one
 _TOLERANCE = 6.0  # mean squared residual, relative to the median, at which a neighborhood keeps a quarter of its weight
-_WINDOW = 12  # side of the neighborhoods whose correlation is taken
+_AROUND = (3, 1, 1)  # neighborhoods whose correlation is taken: 3 x 3 blocks around each (size, step, margin)
 _RELATED = 4.0  # times that the median residual exceeds that of correlated neighborhoods when they decide
 _FIRST = 3  # steps in which what does not correlate has no weight at all, where an answer is first looked for
 _CORRELATE = 4  # steps after which correlations are taken again
 _PART = 16  # side of the parts of the image whose gradients are compared for the covariance
 _PARTS = 60  # how many of them there should be
+_SAMPLES = 1000  # pixels from which the share of noise in the normal equations is taken, about
 _GRADIENT_NOISE = (
     0.075  # variance of the mean gradient's noise, as a share of the residual's, behind `smooth`
 )
 _UNEVEN = 0.5  # share by which a field of light must lower the squared residuals to be one
 _LEAP = 4.0  # size of a step (1 is half the image) that no image justifies
 _FLAT = 0.004**2 / 4  # variance of gray levels of noise: what is flatter correlates with nothing
+_STRIP = 1 << 14  # pixels whose columns are made at once: what fits into a processor's cache
 _QUIET = 1e-7  # squared residual (gray levels 0..1) below which differences are rounding
 
 
@@ -56,18 +60,27 @@ _LIGHT, _UNIFORM = 10, 3
 _A, _ONE = 8, 9
 
 
-class Polished(NamedTuple):
+@dataclass(frozen=True)
+class Polished:
     """The answer, and what the last step knew of it."""
 
     H: Matrix
-    covariance: Matrix
-    """(k, k): of the transformation's k generators, in :func:`unit_coordinates`."""
     moved: float
     """How far the last step moved the corners, in pixels; nan when it could not be made."""
     correlation: float
     """Weighted correlation of a and warped b."""
     uneven: bool
     """Whether the light is a field: whether one gain and one bias explain clearly less."""
+    covered: bool
+    """Whether neighborhoods that correlate say what is usual: whether less than half of the scene is free."""
+    light: list[float]
+    """Gain, bias and sharpness, then those of the field."""
+    _work: "_Work" = field(repr=False, compare=False)
+
+    @cached_property
+    def covariance(self) -> Matrix:
+        """(k, k): of the transformation's k generators, in :func:`unit_coordinates`; computed when asked for."""
+        return self._work.covariance()
 
 
 def unit_coordinates(size: tuple[int, int]) -> Matrix:
@@ -90,16 +103,16 @@ def polish(
     stop: float,
     mask: Tensor | None = None,
     *,
-    first: bool = False,
     uneven: bool = True,
+    before: Polished | None = None,
 ) -> Polished:
     """Improve ``H``, from the image of ``size`` that ``blocks`` were cut from to ``b`` (H, W).
 
     At most ``steps`` steps are made, fewer once one moves the corners by less than ``stop`` pixels. ``mask`` (H, W)
-    tells which pixels of ``b`` count. ``first``: ``H`` is a guess and not yet an answer of a coarser level. ``uneven``:
-    the light may be a field; otherwise it is one gain and one bias, which is faster.
+    tells which pixels of ``b`` count. ``uneven``: the light may be a field; otherwise it is one gain and one bias,
+    which is faster. ``before``: the answer of a coarser level that ``H`` is, where it is not a first guess.
     """
-    work = _Work(blocks, b, mask, motion_model, size, first, _LIGHT if uneven else _UNIFORM)
+    work = _Work(blocks, b, mask, motion_model, size, _LIGHT if uneven else _UNIFORM, before)
     for _ in range(steps):
         H, moved = work.step(H)
         if not moved > stop:
@@ -117,11 +130,11 @@ class _Work:
         mask: Tensor | None,
         motion_model: MotionModel,
         size: tuple[int, int],
-        first: bool,
         light: int,
+        before: Polished | None,
     ) -> None:
         self.lights, self.last = light, 8 + light  # columns of the light, and the column of b
-        a, self.b, self.size, self.first = blocks.values, b, size, first
+        a, self.b, self.size, self.first = blocks.values, b, size, before is None
         self.mask_a = None if blocks.mask is None else blocks.mask[:, 1:-1, 1:-1].to(a.dtype)
         self.mask_b = None if mask is None else mask.to(a.dtype)
         self.count = 0  # of steps
@@ -140,29 +153,18 @@ class _Work:
         free = len(generators)
         self.basis = np.eye(free + light, 8 + light, 8 - free)
         self.basis[:free, :8] = generators
-        self._prepare(a)
-        self.light: list[float] | None = None
-
-    def _prepare(self, a: Tensor) -> None:
-        self.a = a[:, 1:-1, 1:-1]
+        self.a = a[:, 1:-1, 1:-1].contiguous()
         self.a_x, self.a_y = self._gradient(a)
-        c = self.columns = a.new_empty(9 + self.lights, *self.a.shape)
-        c[_A], c[_ONE] = self.a, 1
-        torch.add(a[:, 1:-1, 2:], a[:, 1:-1, :-2], out=c[10])  # the Laplacian
-        c[10].add_(a[:, 2:, 1:-1]).add_(a[:, :-2, 1:-1]).sub_(self.a, alpha=4)
-        if self.lights == _UNIFORM:
-            return
-        c[11], c[12] = self.inner_x, self.inner_y
-        for k, (factor, column) in enumerate(
-            [
-                (self.inner_x, _A),
-                (self.inner_y, _A),
-                (self.inner_x, 13),
-                (self.inner_y, 13),
-                (self.inner_y, 14),
-            ]
-        ):  # the gain: a x, a y, a x^2, a x y, a y^2
-            torch.mul(c[column], factor, out=c[13 + k])
+        self.laplacian = (a[:, 1:-1, 2:] + a[:, 1:-1, :-2]).add_(a[:, 2:, 1:-1]).add_(a[:, :-2, 1:-1])
+        self.laplacian.sub_(self.a, alpha=4)
+        self.ones = torch.ones_like(self.a)
+        self.counts = _pool(self.ones)
+        self.covered = before is None or before.covered  # until correlations say otherwise
+        self.correlated: Tensor | None = None
+        self.light: list[float] | None = None
+        if before is not None and len(before.light) == light:
+            self.light = before.light.copy()
+            self.light[2] = 0.0  # sharpness depends on the level
 
     def _gradient(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """Twice the gradient in units of pixels: the halves are taken where both images' are added."""
@@ -178,37 +180,68 @@ class _Work:
             self.inside *= self.mask_a
         if self.mask_b is not None:
             self.inside *= read_grid(self.mask_b, grid)[:, 1:-1, 1:-1] > 0.99
-        if self.count % _CORRELATE == 0:
+        if (self.first or self.covered) and self.count % _CORRELATE == 0:
             self.correlated = self._correlated(b)
         self.count += 1
         if self.light is None:
             self.light = self._initial_light(b)
         b_x, b_y = self._gradient(seen)
         gain, half = self._gain(), 0.25 * self.unit
-        x = b_x.addcmul_(gain, self.a_x).mul_(half)
-        y = b_y.addcmul_(gain, self.a_y).mul_(half)
-        self.columns[self.last] = b
-        lit = b.new_tensor(self.light) @ self.columns[_A : self.last].flatten(1)
-        self.residual = b - lit.view(b.shape)
+        self.g_x = b_x.addcmul_(gain, self.a_x).mul_(half)
+        self.g_y = b_y.addcmul_(gain, self.a_y).mul_(half)
+        self.seen, self.residual = b, b - self._lit(gain)
         self.weight = self._trust(self.residual.square())
-        self._fill(x, y)
-        columns = self.columns.flatten(1)
-        both = (columns * self.weight.reshape(-1)) @ columns.mT
-        return self._solve(H, both.double().cpu().numpy())
+        return self._solve(H, self._products())
 
-    def _fill(self, x: Tensor, y: Tensor) -> None:
-        """Columns of the linearized model: H's first eight entries. After them stand those of the light and b, so that
-        one product holds all the sums that are needed."""
-        c = self.columns
-        torch.mul(x, self.inner_x, out=c[0])
-        torch.mul(x, self.inner_y, out=c[1])
-        c[2] = x
-        torch.mul(y, self.inner_x, out=c[3])
-        torch.mul(y, self.inner_y, out=c[4])
-        c[5] = y
+    def _products(self) -> Matrix:
+        """(columns, columns): weighted sums of the products of all columns of the linear system and b."""
+        size = min(self.a.numel(), max(_STRIP, self.a.shape[2]))
+        columns, weighted = self.a.new_empty(2, self.last + 1, size)
+        total = np.zeros((self.last + 1, self.last + 1))
+        for part in self._strips():
+            shape = self.a[part].shape
+            count = shape.numel()
+            c, w = columns[:, :count], weighted[:, :count]
+            planes = (self.g_x, self.g_y, self.a, self.ones, self.laplacian)
+            inner_x, inner_y = self.inner_x[part[0]], self.inner_y[part]
+            self._fill(c.view(-1, *shape), *(plane[part] for plane in planes), inner_x, inner_y)
+            c[self.last] = self.seen[part].reshape(-1)
+            torch.mul(c, self.weight[part].reshape(-1), out=w)
+            total += (w @ c.mT).cpu().numpy()
+        return total
+
+    def _strips(self) -> Iterator[tuple[slice, slice]]:
+        """Parts of the blocks, of about the same number of pixels: blocks, or rows of the only one."""
+        count, height, width = self.a.shape
+        if count == 1:
+            step = max(_STRIP // width, 1)
+            yield from ((slice(0, 1), slice(row, row + step)) for row in range(0, height, step))
+        else:
+            step = max(_STRIP // (height * width), 1)
+            yield from ((slice(k, k + step), slice(None)) for k in range(0, count, step))
+
+    def _fill(self, c: Tensor, *planes: Tensor) -> None:
+        """Columns of the linearized model into ``c``: H's first eight entries, then the light.
+
+        ``planes`` are both gradients, a, 1 and the Laplacian, and the coordinates x and y.
+        """
+        g_x, g_y, a, one, laplacian, x, y = planes
+        torch.mul(g_x, x, out=c[0])
+        torch.mul(g_x, y, out=c[1])
+        c[2] = g_x
+        torch.mul(g_y, x, out=c[3])
+        torch.mul(g_y, y, out=c[4])
+        c[5] = g_y
         radial = c[0].add(c[4]).neg_()
-        torch.mul(radial, self.inner_x, out=c[6])
-        torch.mul(radial, self.inner_y, out=c[7])
+        torch.mul(radial, x, out=c[6])
+        torch.mul(radial, y, out=c[7])
+        c[_A], c[_ONE], c[10] = a, one, laplacian
+        if self.lights == _UNIFORM:
+            return
+        torch.mul(one, x, out=c[11])
+        torch.mul(one, y, out=c[12])
+        for k, (factor, column) in enumerate([(x, _A), (y, _A), (x, 13), (y, 13), (y, 14)]):
+            torch.mul(c[column], factor, out=c[13 + k])  # the gain: a x, a y, a x^2, a x y, a y^2
 
     def _solve(self, H: Matrix, both: Matrix) -> tuple[Matrix, float]:
         """``both`` (columns, columns): weighted products of the columns."""
@@ -245,10 +278,18 @@ class _Work:
         gain: Tensor = along + self.inner_y * (self.inner_x * xy + self.inner_y * yy + y)
         return gain
 
+    def _lit(self, gain: Tensor) -> Tensor:
+        """a in the light of b, with its sharpness."""
+        assert self.light is not None
+        lit = self.laplacian.mul(self.light[2]).addcmul_(gain, self.a).add_(self.light[1])
+        if self.lights > _UNIFORM:
+            lit += self.inner_x * self.light[3] + self.inner_y * self.light[4]
+        return lit
+
     def _initial_light(self, b: Tensor) -> list[float]:
         """One gain and one bias, from what correlates if anything does."""
         share = self.inside
-        if float(self.correlated.mean()) > 0.1:
+        if self.correlated is not None and float(self.correlated.mean()) > 0.1:
             share = share * self._pixels(self.correlated)
         total = share.sum().clamp_min(1.0)
         mean_a, mean_b = (self.a * share).sum() / total, (b * share).sum() / total
@@ -261,13 +302,9 @@ class _Work:
         """How far the surroundings of each block correlate in both images: (K, rows, columns), from 0 to 1."""
         planes = torch.stack([self.inside, self.a, b, self.a * self.a, b * b, self.a * b])
         planes[1:] *= self.inside
-        shape = planes.shape
-        pad = (_WINDOW - _BLOCK) // 2
-        pooled = avg_pool2d(
-            planes.view(-1, 1, *shape[2:]), _WINDOW, _BLOCK, pad, ceil_mode=True, count_include_pad=False
-        )
-        rows, columns = (-(-side // _BLOCK) for side in shape[2:])
-        n, x, y, xx, yy, xy = pooled[..., :rows, :columns].reshape(6, shape[1], rows, columns)
+        # Windows are made of neighboring blocks, so that each pixel is added up once.
+        sums, counts = (avg_pool2d(_pool(t), *_AROUND, divisor_override=1) for t in (planes, self.ones))
+        n, x, y, xx, yy, xy = (sums / counts).unbind()
         x, y, xx, yy, xy = (t / n.clamp_min(1e-3) for t in (x, y, xx, yy, xy))
         spread = ((xx - x * x).clamp_min(0) + _FLAT) * ((yy - y * y).clamp_min(0) + _FLAT)
         likeness: Tensor = (((xy - x * y) / spread.sqrt() - 0.3) / 0.5).clamp_(0, 1) * (n > 0.5)
@@ -275,12 +312,13 @@ class _Work:
 
     def _trust(self, squares: Tensor) -> Tensor:
         """Weights from the mean squared residual of blocks, in units of the usual one; 0 outside b."""
-        energy = avg_pool2d(squares * self.inside, _BLOCK, ceil_mode=True)
-        shares = avg_pool2d(self.inside, _BLOCK, ceil_mode=True)
+        energy, shares = (
+            _pool(torch.stack([squares.mul_(self.inside), self.inside])).div_(self.counts).unbind()
+        )
         mean = energy / shares.clamp_min(1e-3)
         usual = self._usual(mean, shares)
         trust = mean.div_(usual.clamp_min(_QUIET).mul(_TOLERANCE)).add_(1).square_().reciprocal_()
-        if self.first and self.count <= _FIRST:
+        if self.first and self.correlated is not None and self.count <= _FIRST:
             trust *= self.correlated
         return self._pixels(trust) * self.inside
 
@@ -288,12 +326,15 @@ class _Work:
         """The median of the blocks' mean squared residuals; of those that correlate, if theirs is far lower."""
         full = mean[shares > 0.5]
         usual = full.median() if full.numel() else mean.median()
-        if float(self.correlated.mean()) < 0.05:
+        if self.correlated is None or not float(self.correlated.mean()) > 0.05:
+            return usual
+        lower = self.correlated * (_RELATED * mean < usual)
+        self.covered = bool(2 * lower.sum() > self.correlated.sum())
+        if not self.covered:
             return usual
         values, order = mean.flatten().sort()
         weight = self.correlated.flatten()[order].cumsum(0)
-        related = values[torch.searchsorted(weight, 0.5 * weight[-1]).clamp_max(len(values) - 1)]
-        return 2 * related if float(usual) > _RELATED * float(related) else usual
+        return 2 * values[torch.searchsorted(weight, 0.5 * weight[-1]).clamp_max(len(values) - 1)]
 
     def _pixels(self, blocks: Tensor) -> Tensor:
         """Values of blocks (K, rows, columns), for each pixel."""
@@ -310,7 +351,7 @@ class _Work:
         product = sums[_A, b] / total - mean_a * mean_b
         lengths = (sums[_A, _A] / total - mean_a**2) * (sums[b, b] / total - mean_b**2)
         correlation = float(product / np.sqrt(max(lengths, 1e-14)))
-        return Polished(H, self._covariance(), moved, correlation, self._uneven())
+        return Polished(H, moved, correlation, self._uneven(), self.covered, self.light or [], self)
 
     def _uneven(self) -> bool:
         """Whether the weighted squares that a uniform light leaves exceed those that a field leaves."""
@@ -328,19 +369,27 @@ class _Work:
         right = self.right[:count] * scale
         return float(right @ np.linalg.solve(normal, right))
 
-    def _covariance(self) -> Matrix:
+    def covariance(self) -> Matrix:
         """Of the generators, the light being unknown, too: the sandwich A^-1 B A^-1 of least squares.
 
         A are the normal equations. B is how far the gradients of the cost of separate parts of the image scatter, so
         that nothing need be known of the noise: it may differ from place to place and, as smoothed noise does, agree
-        between neighbors.
+        between neighbors. The parts are small, so that a part's coordinates are those of its middle.
         """
-        scores = self.columns[: self.last] * (self.weight * self.residual)
+        count, height, width = self.a.shape
         side = _PART
-        while side > 4 and scores.shape[1] * (scores.shape[2] // side) * (scores.shape[3] // side) < _PARTS:
+        while side > 4 and count * (height // side) * (width // side) < _PARTS:
             side //= 2
-        parts = avg_pool2d(scores, side, ceil_mode=True, divisor_override=1).flatten(1).double().cpu().numpy()
-        gradients = self.basis @ parts
+        planes = torch.stack([self.g_x, self.g_y, self.a, self.ones, self.laplacian])
+        planes *= self.weight * self.residual
+        sums = _pool(planes, side)
+        x, y = (
+            avg_pool2d(t, s, ceil_mode=True)
+            for t, s in ((self.inner_x, (1, side)), (self.inner_y, (side, 1)))
+        )
+        columns = sums.new_empty(self.last, *sums.shape[1:])
+        self._fill(columns, *sums, x, y)
+        gradients = self.basis @ columns.flatten(1).double().cpu().numpy()
         free = len(self.basis) - self.lights
         normal = self.normal - self._noise(free)
         scale = 1 / np.sqrt(np.maximum(np.diag(normal), 1e-12))
@@ -356,12 +405,13 @@ class _Work:
         Noise has gradients of a known share of its variance behind the smoothing filter, and the residual shows its
         variance. At most three quarters of what is there are called noise, in any direction.
         """
-        step = (slice(None), slice(2, None, 4), slice(2, None, 4))
+        spacing = max(4, round((self.a.numel() / _SAMPLES) ** 0.5))
+        step = (slice(None), slice(spacing // 2, None, spacing), slice(spacing // 2, None, spacing))
         weight = self.weight[step].flatten().double().cpu().numpy()
         x = self.inner_x.expand_as(self.a)[step].flatten().double().cpu().numpy()
         y = self.inner_y.expand_as(self.a)[step].flatten().double().cpu().numpy()
         moves = point_moves(np.stack([x, y], 1)) @ self.basis[:free, :8].T * self.unit  # (N, 2, k)
-        sums = np.einsum("n,nak,nal->kl", weight, moves, moves)
+        sums = np.tensordot(moves * weight[:, None, None], moves, ((0, 1), (0, 1)))
         residual = (self.weight * self.residual.square()).sum() / self.weight.sum().clamp_min(1e-6)
         noise = np.zeros_like(self.normal)
         noise[:free, :free] = sums * (
@@ -372,3 +422,8 @@ class _Work:
         root = np.linalg.cholesky(self.normal[:free, :free] * scale + 1e-6 * np.eye(free))
         whitened = np.linalg.solve(root, np.linalg.solve(root, noise[:free, :free] * scale).T)
         return noise * min(1.0, 0.75 / max(float(np.linalg.eigvalsh(whitened).max()), 1e-12))
+
+
+def _pool(planes: Tensor, side: int = _BLOCK) -> Tensor:
+    """Sums over blocks of ``side`` pixels of planes (..., K, h, w); those at the edges may be smaller."""
+    return avg_pool2d(planes, side, ceil_mode=True, divisor_override=1)

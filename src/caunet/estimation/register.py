@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from caunet import geometry
@@ -45,6 +44,8 @@ _STEPS = (
     (8, 0.1),
     (5, 0.03),
 )  # of the polish: at most, and until they move corners by fewer pixels
+_FEW = 8  # steps of the polish after which images that nearly agree do agree
+_SURE = 0.6  # rank at which they do
 _GOOD = 0.5  # rank above which a hypothesis is not doubted
 _IMPLAUSIBLE = 2.7  # distortion (see there) beyond which no two images are related
 _BLANK = 0.002  # contrast of gray levels below which there is nothing to see: half a level of 255
@@ -135,6 +136,8 @@ def _hypotheses(
     """Hypotheses, those first that most often are right."""
     if initial is not None:
         yield from _given(pair, model, initial)
+    if (still := pair.nearly_still()) is not None:
+        yield still
     yield pair.hypothesis(pair.start())
     if not pair.blank():
         yield from _alternatives(pair, model, matcher)
@@ -239,9 +242,9 @@ class _Pair:
         for level in self._finer():
             H = _change_level(H, last, level)
             field, stage, last = polished.uneven, 1 if level else 2, level
-            polished = self._polish(H, level, stage, field)
+            polished = self._polish(H, level, stage, polished, field)
             if field and not polished.uneven:  # what looked uneven in small images is not
-                polished = self._polish(polished.H, level, stage, False)
+                polished = self._polish(polished.H, level, stage, polished, False)
             H = polished.H
         if best.trusted and self._worse(H, best.H):
             H = _change_level(best.H, self.next, 0)
@@ -328,6 +331,16 @@ class _Pair:
         for H in initial_guesses(self.a[self.top], self.b[self.top], model, _TRIES, limits):
             yield self.hypothesis(model.nearest(H), first_fit)
 
+    def nearly_still(self) -> _Hypothesis | None:
+        """No motion, polished at the next level without the network's help, if that is surely right already."""
+        H = _change_level(self.initial, 0, self.next)
+        polished = self._polish(H, self.next, 0, steps=_FEW)
+        if not polished.moved <= _STEPS[0][1] or (rank := self.rank(polished.H)) < _SURE:
+            return None
+        motions = self._measure(polished.H, self.next)
+        targets = geometry.apply(polished.H, _ends(motions), far=FAR)
+        return _Hypothesis(self, polished.H, motions, targets, polished, rank)
+
     def hypothesis(self, H: Matrix, first: MotionModel | None = None) -> _Hypothesis:
         """From an initial guess ``H`` at the top level: passes of the network, then the polish at the next level.
 
@@ -372,22 +385,33 @@ class _Pair:
         self, H: Matrix, level: int, other: MotionModel | None = None
     ) -> tuple[Matrix, Motions, Matrix]:
         """One pass of the network and a fit to its motions, of the ``other`` model if one is given."""
-        a, b, model = self.a[level], self.b[level], self.models[level]
-        points = raster(_size(a), self.network.model_spec.patch, _PATCHES, a.device)
-        motions = measure(self.network, a, b, H, points, self.mask_a[level], self.mask_b[level])
-        seen = torch.cat([points, motions.motion, motions.weight[:, None]], 1).double().cpu().numpy()
-        source, target = seen[:, :2], seen[:, :2] + seen[:, 2:4]
-        delta, _ = robust_fit(other or model, source, target, seen[:, 4], tolerance=0.7)
+        motions, model = self._measure(H, level), self.models[level]
+        source, weight = (t.double().cpu().numpy() for t in (motions.points, motions.weight))
+        target = _ends(motions)
+        delta, _ = robust_fit(other or model, source, target, weight, tolerance=0.7)
         new = geometry.normalize(H @ delta, checked=False)
         return new if other is None else model.nearest(new), motions, geometry.apply(H, target, far=FAR)
 
-    def _polish(self, H: Matrix, level: int, stage: int, uneven: bool = True) -> Polished:
+    def _measure(self, H: Matrix, level: int) -> Motions:
+        a, b = self.a[level], self.b[level]
+        points = raster(_size(a), self.network.model_spec.patch, _PATCHES, a.device)
+        return measure(self.network, a, b, H, points, self.mask_a[level], self.mask_b[level])
+
+    def _polish(
+        self,
+        H: Matrix,
+        level: int,
+        stage: int,
+        before: Polished | None = None,
+        uneven: bool = True,
+        steps: int | None = None,
+    ) -> Polished:
         a, mask_a, mask_b = self.a[level], _inner(self.mask_a[level]), _inner(self.mask_b[level])
         if a.numel() <= _WHOLE:
             blocks = whole_image(smooth(a), mask_a)
         else:
             blocks = choose_blocks(a, _size(self.b[level]), H, mask_a, mask_b)
-        steps, stop = _STEPS[stage]
+        most, stop = _STEPS[stage]
         if level not in self._smoothed:
             self._smoothed[level] = smooth(self.b[level])
         return polish(
@@ -396,11 +420,11 @@ class _Pair:
             H,
             self.models[level],
             _size(a),
-            steps,
+            steps or most,
             stop,
             mask_b,
-            first=stage == 0,
             uneven=uneven,
+            before=before,
         )
 
     def _agreement(self, H: Matrix, level: int) -> dict[str, float]:
@@ -435,6 +459,12 @@ class _Pair:
 def _change_level(H: Matrix, source: int, target: int) -> Matrix:
     """H between both images at pyramid level ``source``, rewritten for level ``target``."""
     return geometry.rescale(H, 2.0 ** (source - target))
+
+
+def _ends(motions: Motions) -> Matrix:
+    """(N, 2): where the motions end, before H is applied."""
+    ends: Matrix = (motions.points + motions.motion).double().cpu().numpy()
+    return ends
 
 
 def _inner(mask: Tensor | None) -> Tensor | None:

@@ -33,7 +33,8 @@ def grid_places(H: Matrix, x: Tensor, y: Tensor, size: tuple[int, int]) -> tuple
     inside = third > NEAR
     inverse = third.clamp_min_(NEAR).reciprocal_()
     u, v = ((x * a + c) + y * b).mul_(inverse), ((x * d + f) + y * e).mul_(inverse)
-    grid = torch.stack([u, v], -1)
+    grid = u.new_empty(*u.shape, 2)
+    grid[..., 0], grid[..., 1] = u, v
     inside &= torch.maximum(u.abs_(), v.abs_()) <= 1
     return grid, inside
 
