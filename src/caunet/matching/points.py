@@ -103,14 +103,21 @@ def _candidates(space: Tensor, margin: int) -> tuple[Tensor, ...]:
     height, width = space.shape[2:]
     if min(height, width) <= 2 * margin + 2:
         return tuple(torch.zeros(4, 0, dtype=torch.int64, device=space.device))
-    size = space[:, :, margin - 1 : height - margin + 1, margin - 1 : width - margin + 1].abs()
-    # Maxima of three along rows, then columns: max_pool2d takes ten times as long on a CPU.
-    rows = torch.maximum(torch.maximum(size[:, :, :-2], size[:, :, 2:]), size[:, :, 1:-1])
-    most = torch.maximum(torch.maximum(rows[..., :-2], rows[..., 2:]), rows[..., 1:-1])
-    inner = size[1:-1, :, 1:-1, 1:-1]
-    peak = (inner >= most[1:-1]) & (inner > _FLAT) & (inner > most[:-2]) & (inner > most[2:])
-    s, n, y, x = peak.nonzero(as_tuple=True)
-    return s + 1, n, y + margin, x + margin
+    found = []
+    for k in range(1, len(space) - 1):  # one scale after the other, which stays in the cache
+        size = space[k, :, margin - 1 : height - margin + 1, margin - 1 : width - margin + 1].abs()
+        # Maxima of three along rows, then columns: max_pool2d takes ten times as long on a CPU.
+        rows = torch.maximum(torch.maximum(size[:, :-2], size[:, 2:]), size[:, 1:-1])
+        most = torch.maximum(torch.maximum(rows[..., :-2], rows[..., 2:]), rows[..., 1:-1])
+        inner = size[:, 1:-1, 1:-1]
+        n, y, x = ((inner >= most) & (inner > _FLAT)).nonzero(as_tuple=True)
+        found.append(torch.stack([torch.full_like(n, k), n, y + margin, x + margin]))
+    s, n, y, x = torch.cat(found, 1)
+    around = torch.stack(
+        [space[s + d, n, y + i, x + j] for d in (-1, 1) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+    )
+    peak = (space[s, n, y, x].abs() > around.abs()).all(0)
+    return s[peak], n[peak], y[peak], x[peak]
 
 
 def _refine(space: Tensor, s: Tensor, n: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
