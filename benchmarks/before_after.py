@@ -39,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     pair = draw_pair("bench", options.condition, options.motion, options.index, side=320)
     found = caunet.estimate(pair.a, pair.b)
-    error = float(corner_error(found.matrix, pair.H, 320, centered=False))
+    error = float(corner_error(torch.as_tensor(found.matrix), pair.H, 320, centered=False))
     panels = {
         "first picture": pair.a.clamp(0, 1)[..., None].expand(-1, -1, 3),
         "second picture": pair.b.clamp(0, 1)[..., None].expand(-1, -1, 3),

@@ -34,7 +34,7 @@ def test_the_first_example_aligns_two_pictures(tmp_path: Path, monkeypatch: pyte
     names: dict[str, Any] = {}
     exec(compile(EXAMPLES[0], "README.md", "exec"), names)
     corners = torch.tensor([[0.0, 0.0], [255.0, 0.0], [255.0, 255.0], [0.0, 255.0]], dtype=torch.float64)
-    moved, truth = (apply(H.double(), corners) for H in (names["found"].matrix, pair.H))
+    moved, truth = (apply(torch.as_tensor(H).double(), corners) for H in (names["found"].matrix, pair.H))
     assert (moved - truth).norm(dim=1).mean() < 0.5
     assert names["found"].confidence > 0.5
     assert names["aligned"].size == (256, 256)

@@ -52,7 +52,7 @@ def test_identical_pictures_are_identical(estimator, picture):
     found = estimator(picture, picture.copy())
     bottom, right = picture.shape[0] - 1, picture.shape[1] - 1
     frame = np.array([[0, 0], [right, 0], [right, bottom], [0, bottom]], float)
-    assert np.linalg.norm(found.corners.numpy() - frame, axis=1).max() < 0.5
+    assert np.linalg.norm(found.corners - frame, axis=1).max() < 0.5
     assert found.confidence > 0.5
 
 

@@ -119,7 +119,7 @@ def test_points_of_any_kind():
 
 
 def test_inverse_and_corners():
-    product = estimate().inverse @ HOMOGRAPHY
+    product = estimate().inverse().matrix @ HOMOGRAPHY
     torch.testing.assert_close(product / product[2, 2], torch.eye(3, dtype=torch.float64))
     frame = np.array([[[0, 0], [79, 0], [79, 59], [0, 59]]], float)
     np.testing.assert_allclose(

@@ -42,7 +42,7 @@ def caunet() -> Register:
     estimator = Estimator("projective")
 
     def register(a: Picture, b: Picture) -> Matrix | None:
-        matrix: Matrix = estimator(a, b).matrix.double().numpy()
+        matrix: Matrix = np.asarray(estimator(a, b))
         return matrix
 
     return register

@@ -8,7 +8,14 @@ from caunet.estimation.motion_models import motion_model_class
 __all__ = ["confidence_word", "summarize"]
 
 _WORDS = ((0.95, "very high"), (0.8, "high"), (0.5, "fair"), (0.2, "low"), (0.0, "very low"))
-_ADVICE = "do not rely on it: the images may not show the same thing, or too little of it"
+_ADVICE = {
+    "found": "the images may not show the same thing, or too little of it",
+    "unrelated": "the images may not show the same thing, or too little of it",
+    "blank": "one of the images shows nothing",
+    "ambiguous": "another answer explains the images as well",
+    "not this model": "the images are related, but not by this motion model",
+    "out of range": "the best answer lies outside of the bounds, and is not given",
+}
 
 
 def confidence_word(confidence: float) -> str:
@@ -27,7 +34,7 @@ def summarize(data: Mapping[str, Any]) -> str:
     word = confidence_word(confidence)
     verdict = f"{confidence:.2f} ({word})"
     if confidence < 0.5:
-        verdict += f": {_ADVICE}"
+        verdict += f": do not rely on it: {_ADVICE[data.get('reason', 'unrelated')]}"
     rows += [
         ("confidence", verdict),
         ("motions", f"{data['inliers']:,} of {data['matches']:,} agree"),

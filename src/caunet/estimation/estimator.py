@@ -77,10 +77,13 @@ class Estimator:
             masks = [find_border(image.gray) for image in (first, second)]
             found = register(first.gray, second.gray, self.network, self.motion_model, self._matcher, *masks)
         field, inliers = _field(found)
+        sure = confidence(found.evidence)
         return Estimate(
-            matrix=torch.from_numpy(found.H),
+            matrix=torch.from_numpy(found.H) if isinstance(a, Tensor) else found.H,
             model=self.motion_model.name,
-            confidence=confidence(found.evidence),
+            confidence=sure,
+            covariance=found.covariance,
+            reason=found.reason if found.reason != "found" else None,
             size_a=first.size,
             size_b=second.size,
             inliers=inliers,

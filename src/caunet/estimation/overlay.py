@@ -69,9 +69,9 @@ def _layers(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """a and b on the canvas, black where they are not, and where b is."""
     below = torch.nn.functional.pad(a, (pad, pad, pad, pad))
-    origin, expected = (-pad, -pad), estimate.size_b
-    above = resample_onto(b, estimate.matrix, size, expected=expected, origin=origin)
-    seen = resample_onto(torch.ones_like(b), estimate.matrix, size, expected=expected, origin=origin) > 0.5
+    matrix, origin, expected = torch.as_tensor(estimate.matrix), (-pad, -pad), estimate.size_b
+    above = resample_onto(b, matrix, size, expected=expected, origin=origin)
+    seen = resample_onto(torch.ones_like(b), matrix, size, expected=expected, origin=origin) > 0.5
     return below, above, seen
 
 

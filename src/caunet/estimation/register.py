@@ -19,7 +19,7 @@ from caunet.estimation.blocks import choose_blocks, whole_image
 from caunet.estimation.evidence import FAR, agreement, distortion, repetition, uncertainty
 from caunet.estimation.fit import robust_fit
 from caunet.estimation.limits import Limits
-from caunet.estimation.motion_models import MotionModel, Projective, create_motion_model
+from caunet.estimation.motion_models import PLANE, MotionModel, Projective, create_motion_model
 from caunet.estimation.motions import Motions, measure, raster
 from caunet.estimation.polish import Polished, polish, unit_coordinates
 from caunet.estimation.reasons import Reason
@@ -55,7 +55,6 @@ _LEAST = 16  # pixels of a side below which a part shows too little
 _MATCHED = 3  # transforms that places agree on, at most, that are tested
 _OUTSIDE = 4.0  # what an answer outside of the limits loses in rank
 _WORSE = 0.02  # mean correlation of windows that a polish may lose before what it began with is kept
-_PLANE = ("translation", "euclidean", "similarity", "affine", "projective")
 
 
 class Registration(NamedTuple):
@@ -156,7 +155,7 @@ def _part(pair: "_Pair", model: MotionModel, H: Matrix) -> "_Pair | None":
     """What H makes correspond; None where H is not plausible, or too little is left."""
     if not distortion(H, _size(pair.view.a)) <= _IMPLAUSIBLE:
         return None
-    view = view_of(pair.view, H, scales=model.freedom >= 4) if model.name in _PLANE else pair.view
+    view = view_of(pair.view, H, scales=model.freedom >= 4) if model.name in PLANE else pair.view
     if min(*view.a.shape, *view.b.shape) < _LEAST:
         return None
     return _Pair(view, pair.network, model, pair.limits)
@@ -166,7 +165,7 @@ def _alternatives(
     pair: "_Pair", model: MotionModel, matcher: Callable[[], Matcher] | None
 ) -> Iterator[_Hypothesis]:
     """Other hypotheses, those first that most often are right."""
-    view, name = pair.view, model.name if model.name in _PLANE else "projective"
+    view, name = pair.view, model.name if model.name in PLANE else "projective"
     attempts: Iterator[list[Hypothesis]] = iter(())
     if matcher is not None:
         attempts = matcher().attempts(view.a, view.b, name, mask_a=view.mask_a, mask_b=view.mask_b)

@@ -1,6 +1,7 @@
 """Resample one image onto another's grid; an array, a tensor or a PIL image comes back as what it was."""
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,17 +15,23 @@ from caunet.geometry.sampling import Mode
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["resample_onto"]
+__all__ = ["Fill", "resample_onto", "seen_from"]
 
 BAND = 2**20
 """Pixels resampled at a time: bounds the memory of large images."""
+
+_WHOLE = 1e-4  # share of a pixel below which nothing is missing
+
+
+Fill = float | Sequence[float]
+"""One number, or one for each channel."""
 
 
 def resample_onto(
     image: Any,
     matrix: Tensor,
     size: tuple[int, int],
-    fill: float = 0.0,
+    fill: Fill = 0.0,
     mode: Mode = "bilinear",
     expected: tuple[int, int] | None = None,
     origin: tuple[int, int] = (0, 0),
@@ -35,7 +42,8 @@ def resample_onto(
         image: array (H, W) or (H, W, C), tensor (H, W) or (C, H, W), PIL image, or a path (which becomes a PIL
             image). Whole numbers are rounded, and stay within the range of their dtype.
         matrix: (3, 3), from the grid to the image.
-        fill: in the image's own units, for what lies outside.
+        fill: in the image's own units, for what lies outside: a number, or one for each channel. NaN, which only
+            floats can hold, also takes the place of what is mixed from inside and outside.
         expected: the (height, width) it must have.
         origin: (x, y) of the grid's first pixel.
     """
@@ -86,11 +94,12 @@ def _resample_tensor(
     tensor: Tensor,
     matrix: Tensor,
     size: tuple[int, int],
-    fill: float,
+    fill: Fill,
     mode: Mode,
     expected: tuple[int, int] | None,
     origin: tuple[int, int],
 ) -> Tensor:
+    color = _color(fill, tensor)
     found = (tensor.shape[-2], tensor.shape[-1])
     if expected is not None and found != expected:
         raise ValueError(
@@ -106,18 +115,50 @@ def _resample_tensor(
         images = images.float()
     inverse = geometry.invert(matrix.to(images.device, torch.float64))
     rows = max(1, BAND // size[1])
-    bands = [
-        geometry.warp(
-            images,
-            inverse,
-            (min(rows, size[0] - top), size[1]),
-            mode,
-            fill,
-            origin=(origin[0], origin[1] + top),
-        )
-        for top in range(0, size[0], rows)
-    ]
-    return _back(torch.cat(bands, dim=-2)[0], tensor.dtype)
+    plain = color.ndim == 0 and bool(color.isfinite())
+    share = images.new_ones(1, *images.shape[-2:])  # how much of a pixel comes from the image
+    bands = []
+    for top in range(0, size[0], rows):
+        part, at = (min(rows, size[0] - top), size[1]), (origin[0], origin[1] + top)
+        band = geometry.warp(images, inverse, part, mode, float(color) if plain else 0.0, origin=at)[0]
+        if not plain:
+            inside = geometry.warp(share, inverse, part, mode, origin=at)[0]
+            band = _filled(band, inside, color.to(band.device, band.dtype))
+        bands.append(band)
+    return _back(torch.cat(bands, dim=-2), tensor.dtype)
+
+
+def seen_from(
+    size: tuple[int, int], matrix: Tensor, grid: tuple[int, int], mode: Mode, origin: tuple[int, int]
+) -> Tensor:
+    """Which pixels of a ``grid`` (height, width) an image of ``size`` gives, unmixed with what is outside: bool."""
+    ones = torch.ones(size, dtype=torch.float64)
+    share: Tensor = resample_onto(ones, matrix, grid, 0.0, mode, origin=origin)
+    return (share - 1).abs() < _WHOLE
+
+
+def _filled(values: Tensor, inside: Tensor, color: Tensor) -> Tensor:
+    """``values`` (..., H, W), made with a fill of 0 where the share ``inside`` (H, W) is less than 1, with a color."""
+    color = color.reshape(*color.shape, *[1] * (values.ndim - color.ndim))
+    missing = (1 - inside).expand_as(values)
+    unknown = color.isnan() & (missing.abs() >= _WHOLE)
+    return torch.where(unknown, torch.nan, values + color.nan_to_num() * missing)
+
+
+def _color(fill: Any, tensor: Tensor) -> Tensor:
+    """``fill`` as a number () or as one for each channel (C,), checked."""
+    what = "a number, or one for each channel"
+    try:
+        color = torch.as_tensor(fill, dtype=torch.float64).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"fill must be {what}, got {fill!r}") from error
+    channels = tensor.shape[0] if tensor.ndim == 3 else 1
+    if color.ndim > 1 or (color.ndim == 1 and len(color) != channels):
+        raise ValueError(f"fill must be {what}, of which there are {channels}, got {fill!r}")
+    if bool(color.isinf().any()) or (bool(color.isnan().any()) and not tensor.is_floating_point()):
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise ValueError(f"fill must be finite, or NaN for an image of floats, got {fill!r} for {kind}")
+    return color[0] if color.ndim == 1 and tensor.ndim == 2 else color
 
 
 def _back(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -2,6 +2,10 @@
 
 Convention as in :mod:`caunet.geometry`: ``matrix`` maps points (x, y) of a to points of b, in pixels, pixel centers
 at integers, x to the right, y down.
+
+Matrices, corners and covariances are NumPy arrays (float64) where the images were arrays, files or Pillow's, and
+tensors (float64, on the CPU) where the first image was a tensor. ``numpy.asarray(estimate)`` is the matrix as an array
+in either case.
 """
 
 from __future__ import annotations
@@ -18,9 +22,13 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
+from caunet.estimation import exports, uncertainty
+from caunet.estimation.canvas import Canvas, CanvasName, canvas_of
 from caunet.estimation.describe import summarize
-from caunet.estimation.motion_models import MotionModel, create_motion_model
-from caunet.estimation.resample import resample_onto
+from caunet.estimation.motion_models import PLANE, MotionModel, create_motion_model
+from caunet.estimation.reasons import REASONS, Reason
+from caunet.estimation.resample import Fill, resample_onto, seen_from
+from caunet.geometry import Matrix
 from caunet.geometry.sampling import Mode
 
 __all__ = ["Estimate", "Field"]
@@ -79,10 +87,12 @@ class Estimate:
     (3.0, 0.0)
     >>> Estimate.from_json(found.to_json()).to_json() == found.to_json()
     True
+    >>> found.inverse() @ found
+    Estimate(translation, shift (+0.00, +0.00) px, angle +0.00°, scale 1.0000, confidence 0.94)
     """
 
-    matrix: Tensor
-    """(3, 3) float64, from a to b, its last entry 1."""
+    matrix: Tensor | Matrix
+    """(3, 3) float64, from a to b, its last entry 1; an array or a tensor (see the top of this module)."""
     model: str
     """The name of the motion model: translation, euclidean, similarity, affine, projective, camera-rotation, ..."""
     confidence: float
@@ -99,12 +109,18 @@ class Estimate:
     """What it took."""
     model_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Options of the motion model: ``focal`` and ``principal_point`` of camera-rotation; most have none."""
+    covariance: Tensor | Matrix | None = None
+    """(8, 8) float64: of where the corners of a lie in b (x, y of each, in the order of ``corners``), in square pixels,
+    if the answer is right. The 2 x 2 blocks on the diagonal are the corners' ellipses. None if nothing was found."""
+    reason: Reason | None = None
+    """How it ended: found, blank, unrelated, ambiguous, not this model, out of range (see
+    :data:`caunet.estimation.reasons.Reason`); if not given, found or unrelated, by the confidence."""
 
     def __post_init__(self) -> None:
         matrix = torch.as_tensor(self.matrix).detach().to("cpu", torch.float64)
         geometry.check(matrix, "matrix")
         _one_matrix(matrix)
-        object.__setattr__(self, "matrix", geometry.normalize(matrix))
+        object.__setattr__(self, "matrix", self._kind(geometry.normalize(matrix)))
         object.__setattr__(
             self, "model_options", dict(create_motion_model(self.model, **self.model_options).options)
         )
@@ -116,6 +132,17 @@ class Estimate:
         if not 0 <= self.confidence <= 1:
             raise ValueError(f"confidence must be a number within 0..1, got {self.confidence}")
         object.__setattr__(self, "confidence", float(self.confidence))
+        if self.reason is None:
+            object.__setattr__(self, "reason", "found" if self.confidence >= 0.5 else "unrelated")
+        if self.reason not in REASONS:
+            raise ValueError(f"reason must be one of {', '.join(REASONS)}, got {self.reason!r}")
+        if self.covariance is not None:
+            spread = torch.as_tensor(self.covariance).detach().to("cpu", torch.float64)
+            if spread.shape != (8, 8) or not bool(spread.isfinite().all()):
+                raise ValueError(
+                    f"covariance must be (8, 8) finite numbers, those of the corners, got {tuple(spread.shape)}"
+                )
+            object.__setattr__(self, "covariance", self._kind(spread))
         if tuple(self.inliers.shape) != (len(self.field),) or self.inliers.dtype != torch.bool:
             raise ValueError(
                 f"inliers must be {len(self.field)} bools, one for each motion, got {tuple(self.inliers.shape)}"
@@ -129,7 +156,7 @@ class Estimate:
         All of them describe the neighborhood of the center of a: see
         :func:`caunet.estimation.decomposition.decompose`. A camera rotation has pan, tilt and roll besides.
         """
-        return self.motion_model.parameters(self.matrix, self.size_a)
+        return self.motion_model.parameters(self._tensor, self.size_a)
 
     @property
     def motion_model(self) -> MotionModel:
@@ -138,14 +165,151 @@ class Estimate:
         return model.for_images(self.size_a, self.size_b)
 
     @property
-    def inverse(self) -> Tensor:
-        """(3, 3) float64, from b to a, its last entry 1."""
-        return geometry.normalize(geometry.invert(self.matrix))
+    def _tensor(self) -> Tensor:
+        return torch.as_tensor(self.matrix)
+
+    def _kind(self, values: Tensor) -> Tensor | Matrix:
+        """``values`` as the kind that the matrix is."""
+        return values if isinstance(self.matrix, Tensor) else values.numpy()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """The matrix, for ``numpy.asarray``."""
+        matrix = self._tensor.numpy()
+        if dtype is not None and np.dtype(dtype) != matrix.dtype:
+            if copy is False:
+                raise ValueError(f"copy must not be False to convert a float64 matrix, got dtype {dtype}")
+            return matrix.astype(dtype)
+        return matrix if copy is False else matrix.copy()
+
+    def __repr__(self) -> str:
+        p = self.parameters
+        shift = f"({p['shift_x']:+.2f}, {p['shift_y']:+.2f})"
+        ended = "" if self.reason == "found" else f", {self.reason}"
+        return (
+            f"Estimate({self.model}, shift {shift} px, angle {p['angle']:+.2f}°, scale {p['scale']:.4f}, "
+            f"confidence {self.confidence:.2f}{ended})"
+        )
+
+    def inverse(self) -> Estimate:
+        """From b to a: the same knowledge, seen from the other side."""
+        H = np.asarray(self)
+        spread = None
+        if self.covariance is not None:
+            spread = uncertainty.inverted(H, self.size_a, self.size_b, np.asarray(self.covariance))
+        back = geometry.normalize(geometry.invert(H))
+        return dataclasses.replace(
+            self,
+            matrix=self._kind(torch.from_numpy(back)),
+            size_a=self.size_b,
+            size_b=self.size_a,
+            field=Field(self.field.points + self.field.motion, -self.field.motion, self.field.weight),
+            covariance=spread,
+        )
+
+    def __matmul__(self, first: Estimate) -> Estimate:
+        """``bc @ ab`` is the estimate from a to c, as the product of matrices is.
+
+        The confidence is the product of both, the covariance follows from both as if they were independent, and the
+        motion model is the more general one. There is no field: nobody compared a with c.
+        """
+        if not isinstance(first, Estimate):
+            return NotImplemented
+        if first.size_b != self.size_a:
+            raise ValueError(
+                f"estimates must meet in one image to be composed, got one that ends in {first.size_b} and "
+                f"one that begins with {self.size_a}"
+            )
+        spread = None
+        if self.covariance is not None and first.covariance is not None:
+            spread = uncertainty.composed(
+                *((np.asarray(part), part.size_a, np.asarray(part.covariance)) for part in (self, first))
+            )
+        model, options = _joint_model(self, first)
+        failed = [part.reason for part in (first, self) if part.reason != "found"]
+        confidence = self.confidence * first.confidence
+        return Estimate(
+            first._kind(torch.from_numpy(np.asarray(self) @ np.asarray(first))),
+            model,
+            confidence=confidence,
+            size_a=first.size_a,
+            size_b=self.size_b,
+            seconds=self.seconds + first.seconds,
+            model_options=options,
+            covariance=spread,
+            reason=failed[0] if failed else None,
+        )
+
+    def uncertainty(self, points: Points | Sequence[Any]) -> Points | npt.NDArray[Any]:
+        """(..., 2, 2): covariance in b of points (..., 2) of a carried to b, in square pixels, if the answer is right.
+
+        The square roots of its diagonal are the standard deviations of x and y; 95 % of the time the point lies in
+        the ellipse d^T C^-1 d < 5.99. A tensor gives a tensor, anything else an array.
+
+        >>> exact = Estimate(np.eye(3), "affine", 1.0, (10, 10), (10, 10), covariance=np.eye(8) / 100)
+        >>> exact.uncertainty([[0, 0]])[0].round(6).tolist()
+        [[0.01, 0.0], [0.0, 0.01]]
+        """
+        if self.covariance is None:
+            raise ValueError(f"uncertainty needs a covariance, and this estimate has none: {self.reason}")
+        places = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points)
+        if places.dtype.kind not in "uif":
+            raise TypeError(f"points must be numbers (..., 2), got {places.dtype}")
+        if places.ndim < 1 or places.shape[-1] != 2:
+            raise ValueError(f"points must have shape (..., 2), got {places.shape}")
+        H, known = np.asarray(self), np.asarray(self.covariance)
+        spread = [
+            uncertainty.of_points(H, self.size_a, known, place[None])
+            for place in places.reshape(-1, 2).astype(np.float64)
+        ]
+        values = np.array([np.full((2, 2), np.nan) if part is None else part for part in spread])
+        values = values.reshape(*places.shape[:-1], 2, 2)
+        return torch.from_numpy(values).to(points.device) if isinstance(points, Tensor) else values
 
     @property
-    def corners(self) -> Tensor:
+    def corners(self) -> Tensor | Matrix:
         """(4, 2) float64: where the corners of a lie in b, clockwise from the upper left."""
-        return geometry.apply(self.matrix, geometry.corners(self.size_a))
+        return self._kind(geometry.apply(self._tensor, geometry.corners(self.size_a)))
+
+    def canvas(self, name: CanvasName = "union") -> Canvas:
+        """A grid in pixels of a: ``a`` itself, the smallest that holds both (``union``), or both show (``overlap``).
+
+        >>> found = Estimate(geometry.translate(5.0, -3.0), "translation", 0.9, size_a=(20, 30), size_b=(20, 30))
+        >>> found.canvas("union")
+        Canvas(x=-5, y=0, width=35, height=23)
+        """
+        return canvas_of(name, np.asarray(self), self.size_a, self.size_b)
+
+    def to_opencv(self) -> Matrix:
+        """(3, 3) float64 from **b to a**: ``cv2.warpPerspective(b, M, (width, height))`` is b on the grid of a.
+
+        OpenCV takes the matrix from source to destination unless ``WARP_INVERSE_MAP`` is set; its pixel centers are at
+        whole numbers, as here. For ``cv2.warpAffine`` take ``M[:2]`` of a model without perspective. From a to b, as
+        ``cv2.findHomography(points_a, points_b)`` gives it, is ``matrix``.
+        """
+        return exports.opencv_matrix(np.asarray(self))
+
+    def to_skimage(self) -> Any:
+        """A ``ProjectiveTransform`` from **a to b**: ``warp(b, T, output_shape=size_a)`` is b on the grid of a.
+
+        ``skimage.transform.warp`` takes the map from output to input; its points are (x, y), as here.
+        """
+        return exports.skimage_transform(np.asarray(self))
+
+    def to_itk(self) -> Any:
+        """A SimpleITK ``AffineTransform`` from **a (fixed) to b (moving)**: ``Resample(b, a, T)`` is b on a's grid.
+
+        Points are (x, y) in pixels, so both images must have spacing 1 and origin 0, as ``GetImageFromArray`` makes
+        them. There is no projective transform in SimpleITK: an estimate with perspective is refused.
+        """
+        return exports.itk_transform(np.asarray(self))
+
+    def to_kornia(self) -> Tensor:
+        """(1, 3, 3) float64 from **b to a**: ``warp_perspective(b, M, dsize=size_a)`` is b (1, C, H, W) on a's grid.
+
+        ``kornia.geometry.warp_perspective`` takes the matrix from source to destination, in the dtype of the image;
+        pixel centers are at whole numbers (``align_corners=True``, its default).
+        """
+        return exports.kornia_matrix(np.asarray(self))
 
     def apply(self, points: Points | Sequence[Any]) -> Points | npt.NDArray[Any]:
         """Points of a (..., 2) carried to b; a tensor gives a tensor, anything else an array.
@@ -164,11 +328,18 @@ class Estimate:
     def _carry(self, points: Tensor) -> Tensor:
         if points.ndim < 1 or points.shape[-1] != 2:
             raise ValueError(f"points must have shape (..., 2), got {tuple(points.shape)}")
-        carried = geometry.apply(self.matrix.to(points.device), points.double().reshape(-1, 2))
+        carried = geometry.apply(self._tensor.to(points.device), points.double().reshape(-1, 2))
         return carried.reshape(points.shape).to(points.dtype)
 
     def warp(
-        self, b: Any, size: tuple[int, int] | None = None, fill: float = 0.0, mode: Mode = "bilinear"
+        self,
+        b: Any,
+        size: tuple[int, int] | None = None,
+        fill: Fill = 0.0,
+        mode: Mode = "bilinear",
+        *,
+        canvas: CanvasName = "a",
+        return_valid: bool = False,
     ) -> Any:
         """Resample b onto the grid of a, so that both can be compared pixel by pixel.
 
@@ -178,10 +349,23 @@ class Estimate:
         Args:
             b: the second image, in any form.
             size: (height, width) of the grid; that of a if not given.
-            fill: what lies outside of b, in b's own units.
+            fill: what lies outside of b, in b's own units: a number, or one for each channel; NaN for floats.
             mode: bilinear, bicubic or nearest.
+            canvas: the grid: ``a``, ``union`` (holds a and b) or ``overlap`` (what both show); :meth:`canvas` tells
+                where in a it begins.
+            return_valid: also return which pixels come from b alone, (height, width) bool, as a tensor for a tensor,
+                else as an array.
         """
-        return resample_onto(b, self.matrix, size or self.size_a, fill, mode, expected=self.size_b)
+        if size is not None and canvas != "a":
+            raise ValueError(f"size must be left out with canvas {canvas!r}, which has its own, got {size}")
+        grid = self.canvas(canvas)
+        shape, origin = size or grid.size, (grid.x, grid.y)
+        matrix = self._tensor
+        warped = resample_onto(b, matrix, shape, fill, mode, expected=self.size_b, origin=origin)
+        if not return_valid:
+            return warped
+        valid = seen_from(self.size_b, matrix, shape, mode, origin)
+        return warped, valid.to(b.device) if isinstance(b, Tensor) else valid.numpy()
 
     def summary(self) -> str:
         """All of it in a few lines of plain text."""
@@ -191,8 +375,9 @@ class Estimate:
         """Plain JSON data; ``field=False`` leaves out the motions (``matches`` and ``inliers`` count them)."""
         data: dict[str, Any] = {
             "model": self.model,
-            "matrix": self.matrix.tolist(),
+            "matrix": self._tensor.tolist(),
             "confidence": self.confidence,
+            "reason": self.reason,
             "parameters": self.parameters,
             "size_a": list(self.size_a),
             "size_b": list(self.size_b),
@@ -200,6 +385,8 @@ class Estimate:
             "inliers": int(self.inliers.sum()),
             "seconds": self.seconds,
         }
+        if self.covariance is not None:
+            data["covariance"] = self.covariance.tolist()
         if self.model_options:
             data["model_options"] = dict(self.model_options)
         if field:
@@ -211,22 +398,46 @@ class Estimate:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Estimate:
-        """The estimate from :meth:`to_json`'s data; without a ``field`` that of the result is empty."""
+        """The estimate from :meth:`to_json`'s data; without a ``field`` that of the result is empty.
+
+        Its matrix is an array.
+        """
         try:
             return cls(
-                matrix=torch.tensor(data["matrix"], dtype=torch.float64),
+                matrix=_array(data["matrix"], "matrix"),
                 model=data["model"],
                 confidence=float(data["confidence"]),
                 size_a=tuple(data["size_a"]),
                 size_b=tuple(data["size_b"]),
                 seconds=float(data.get("seconds", 0.0)),
                 model_options=data.get("model_options", {}),
+                covariance=None
+                if (spread := data.get("covariance")) is None
+                else _array(spread, "covariance"),
+                reason=data.get("reason"),
                 **_motions(data.get("field")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"this is not the JSON of an estimate: {type(error).__name__}: {error}"
             ) from error
+
+
+def _array(values: Any, name: str) -> Matrix:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, got {values!r}") from error
+
+
+def _joint_model(second: Estimate, first: Estimate) -> tuple[str, Mapping[str, Any]]:
+    """The motion model that holds the product: the same, the more general of two of the plane, or projective."""
+    same = (second.model, dict(second.model_options)) == (first.model, dict(first.model_options))
+    if same:
+        return first.model, first.model_options
+    if second.model in PLANE and first.model in PLANE:
+        return max(second.model, first.model, key=PLANE.index), {}
+    return "projective", {}
 
 
 def _motions(data: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import io
 import time
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -61,7 +62,8 @@ def _in_original_pixels(
         return found
     return dataclasses.replace(
         found,
-        matrix=geometry.rescale(found.matrix, factor),
+        matrix=geometry.rescale(np.asarray(found), factor),
+        covariance=None if found.covariance is None else np.asarray(found.covariance) * factor**2,
         size_a=sizes[0],
         size_b=sizes[1],
         field=Field(

@@ -14,11 +14,19 @@ from caunet.estimation.motion_models.base import (
     motion_model_names,
     register_motion_model,
 )
-from caunet.estimation.motion_models.plane import Affine, Euclidean, Projective, Similarity, Translation
+from caunet.estimation.motion_models.plane import (
+    PLANE,
+    Affine,
+    Euclidean,
+    Projective,
+    Similarity,
+    Translation,
+)
 
 from caunet.estimation.motion_models.camera import CameraRotation  # isort: skip  (after the plane's, in the list too)
 
 __all__ = [
+    "PLANE",
     "Affine",
     "CameraRotation",
     "Euclidean",

@@ -7,7 +7,10 @@ import numpy as np
 from caunet.estimation.motion_models.base import MotionModel, Rows, register_motion_model
 from caunet.geometry import Matrix
 
-__all__ = ["Affine", "Euclidean", "Projective", "Similarity", "Translation"]
+__all__ = ["PLANE", "Affine", "Euclidean", "Projective", "Similarity", "Translation"]
+
+PLANE = ("translation", "euclidean", "similarity", "affine", "projective")
+"""Their names; each model holds those before it."""
 
 _ENTRY = np.eye(8)  # entry k of a 3 x 3 matrix, row by row
 _SHIFTS = (_ENTRY[2], _ENTRY[5])
