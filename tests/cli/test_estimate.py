@@ -219,7 +219,7 @@ def test_two_photographs_from_end_to_end(tmp_path, capsys):
     assert main(["estimate", *paths, "--json", "--threads", "1", "--out", str(tmp_path / "o.png")]) == 0
     found = Estimate.from_json(json.loads(capsys.readouterr().out))
     frame = np.array([[[0, 0], [511, 0], [511, 439], [0, 439]]], float)
-    error = found.corners.numpy() - cv2.perspectiveTransform(frame, H)[0]
+    error = found.corners - cv2.perspectiveTransform(frame, H)[0]
     assert np.linalg.norm(error, axis=1).max() < 1
     aligned = np.asarray(opened(tmp_path / "o.png")).astype(float)[100:300, 100:300]
     assert np.abs(aligned - scene[100:300, 100:300]).mean() < 4

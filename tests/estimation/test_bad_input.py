@@ -77,7 +77,7 @@ def test_channels_dtypes_and_forms_may_differ(estimator, tmp_path):
 
 
 def test_errors_name_the_argument(estimator, tmp_path):
-    broken = np.where(CAMERA > 200, np.nan, CAMERA / 255)
+    broken = np.where(CAMERA > 200, np.inf, CAMERA / 255)
     (tmp_path / "text.png").write_text("text")
     for value, kind in {
         "nowhere.png": ImageError,

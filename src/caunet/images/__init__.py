@@ -15,10 +15,11 @@ Below them: :mod:`~caunet.images.decode` (files to arrays, the only caller of de
 further pages of a stack, belongs into ``decode``.
 """
 
-from caunet.images.decode import FORMATS, MAX_PIXELS, SUFFIXES
+from caunet.images.decode import FORMATS, MAX_PIXELS, SUFFIXES, image_formats
 from caunet.images.gray import to_gray
 from caunet.images.photographs import photograph, photograph_path
 from caunet.images.read import MIN_SIDE, ImageError, LoadedImage, read_image, read_uint8, read_upright
+from caunet.images.read_mask import read_mask
 
 __all__ = [
     "FORMATS",
@@ -27,9 +28,11 @@ __all__ = [
     "SUFFIXES",
     "ImageError",
     "LoadedImage",
+    "image_formats",
     "photograph",
     "photograph_path",
     "read_image",
+    "read_mask",
     "read_uint8",
     "read_upright",
     "to_gray",

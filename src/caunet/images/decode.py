@@ -4,13 +4,18 @@ What Pillow has in many modes becomes one of these, by fixed rules:
 
 - gray (H, W): uint8, uint16 where the file has 16 bits, int32 or int64 where it has signed or wider whole numbers,
   float32 where it has floats;
-- RGB (H, W, 3): uint8. Palettes, CMYK and the like are expanded; transparency is blended with white.
+- RGB (H, W, 3): uint8. Palettes, CMYK and the like are expanded; transparency is blended with white, or kept as a
+  fourth channel (H, W, 4) where that is asked for.
 
 EXIF orientation is applied. Of an animation or a file with several pages the first is read.
+
+Data sets are read from formats that decode to the same bytes everywhere (``FORMATS``). Single images may also be AVIF
+and JPEG 2000, where Pillow was built with them, and HEIC, with the extra ``heif``.
 """
 
 import contextlib
 import errno
+import functools
 import io
 import os
 import warnings
@@ -19,12 +24,22 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError, features
 
-from caunet.errors import DataError
+from caunet.errors import DataError, MissingExtraError
+from caunet.extras import require
 from caunet.files import open_regular, printable_path
 
-__all__ = ["FORMATS", "MAX_PIXELS", "SUFFIXES", "ImageError", "Samples", "decode", "read_samples"]
+__all__ = [
+    "FORMATS",
+    "MAX_PIXELS",
+    "SUFFIXES",
+    "ImageError",
+    "Samples",
+    "decode",
+    "image_formats",
+    "read_samples",
+]
 
 Samples = npt.NDArray[Any]
 
@@ -33,6 +48,9 @@ SUFFIXES = frozenset(
     (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".pbm", ".pnm")
 )
 MAX_PIXELS = 40_000_000
+
+_OPTIONAL = {"avif": "AVIF", "jpg_2000": "JPEG2000"}  # what Pillow may be built with: feature and format
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")  # brands in the first bytes of a file
 
 
 class ImageError(DataError):
@@ -49,21 +67,49 @@ class ImageError(DataError):
         return type(self), (self.name, self.reason)  # else it could not come back from another process
 
 
+@functools.cache
+def image_formats() -> tuple[str, ...]:
+    """``FORMATS``, and AVIF and JPEG 2000 where this Pillow has them."""
+    return FORMATS + tuple(kind for feature, kind in _OPTIONAL.items() if features.check(feature))
+
+
 def read_samples(
-    source: str | os.PathLike[str] | bytes, name: str | None = None, formats: tuple[str, ...] = FORMATS
+    source: str | os.PathLike[str] | bytes,
+    name: str | None = None,
+    formats: tuple[str, ...] = FORMATS,
+    *,
+    opacity: bool = False,
 ) -> Samples:
     """The image in a file, or in a file's content, as an array of samples (see the top of this module).
 
     Only regular files are opened. What goes wrong is an :class:`ImageError` that begins with ``name`` (by default
-    the path).
+    the path). ``opacity``: keep transparency as a fourth channel.
     """
     name = name or ("the bytes" if isinstance(source, bytes) else printable_path(source))
     with _decoding_errors(name, formats), contextlib.ExitStack() as stack:
         file = io.BytesIO(source) if isinstance(source, bytes) else stack.enter_context(open_regular(source))
-        return decode(stack.enter_context(Image.open(file, formats=formats)), name)
+        if formats == image_formats() and _is_heic(file):
+            formats = (*formats, _heif_format(name))
+        return decode(stack.enter_context(Image.open(file, formats=formats)), name, opacity=opacity)
 
 
-def decode(image: Image.Image, name: str) -> Samples:
+def _is_heic(file: Any) -> bool:
+    """Whether a file is HEIC: a box ``ftyp`` at its beginning that names one of its brands."""
+    start = file.read(64)
+    file.seek(0)
+    return start[4:8] == b"ftyp" and any(brand in start[8:] for brand in _HEIC)
+
+
+def _heif_format(name: str) -> str:
+    """Let Pillow read HEIC, and say what it calls it."""
+    try:
+        require("pillow_heif", "heif", "Reading HEIC").register_heif_opener()
+    except MissingExtraError as error:
+        raise ImageError(name, f"cannot be read: {error}") from error
+    return "HEIF"
+
+
+def decode(image: Image.Image, name: str, *, opacity: bool = False) -> Samples:
     """Samples of an image that Pillow has opened. Its size is checked before anything is decoded.
 
     This is the place where further pages of a stack would be read (``image.seek``).
@@ -78,7 +124,8 @@ def decode(image: Image.Image, name: str) -> Samples:
         if upright.mode.startswith("I"):
             return _whole_numbers(np.asarray(upright), unsigned=_is_uint32(image))
         if upright.has_transparency_data:
-            return _on_white(np.asarray(upright.convert("RGBA")))
+            rgba = np.asarray(upright.convert("RGBA"))
+            return rgba.copy() if opacity else _on_white(rgba)
         if upright.mode in ("1", "L"):
             return np.array(upright.convert("L"))
         return np.array(upright.convert("RGB"))

@@ -3,7 +3,8 @@
 What is done to them, always the same:
 
 - Files and Pillow's images: upright (EXIF), first page, palettes and CMYK as RGB, 16 bits and floats kept.
-- Transparency is blended with white; that holds for arrays of four channels too.
+- What is transparent (opacity below one half), NaN or masked (NumPy's masked arrays) is not part of the image: it is
+  false in the ``mask``. Transparent pixels are shown white.
 - uint8 and uint16 are divided by the largest value of their type (255, 65535), True is 1.
 - Floats within 0..1 are taken as they are. Other floats, and signed whole numbers (int16, int32: what CT scanners
   give), are shifted and scaled from their own smallest and largest value to 0..1: how two images are related does not
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor
 
 from caunet.files import printable_path
-from caunet.images.decode import MAX_PIXELS, ImageError, Samples, decode, read_samples
+from caunet.images.decode import MAX_PIXELS, ImageError, Samples, decode, image_formats, read_samples
 from caunet.images.gray import to_gray
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ _SIGNED = (torch.int16, torch.int32)
 _TYPES = "uint8, uint16, int16, int32, bool or floats"
 _ARRAYS = ("u1", "u2", "i2", "i4", "b1")
 _LABELS = {"bytes": "the bytes", "file": "the file", "PIL image": "the PIL image"}
+_SEVERAL = "; of other numbers of channels say which one: channel=0"
+_COLORS = ("red", "green", "blue")
+_CHANNELS = ("gray", *_COLORS)
 _FORMS = "a path, the bytes of a file, an open file, a PIL image, a NumPy array or a tensor"
 
 
@@ -64,6 +68,8 @@ class LoadedImage:
     """(H, W), or (H, W, 3) where there is color; float32. The same tensor as ``gray`` where there is none."""
     source: str
     """Where it came from: a path, ``bytes``, ``file``, ``PIL image``, ``array`` or ``tensor``."""
+    mask: Tensor | None = None
+    """(H, W) bool: which pixels are there, of an image that is transparent, NaN or masked somewhere; else None."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -72,7 +78,11 @@ class LoadedImage:
 
 
 def read_image(
-    value: Any, argument: str = "image", *, device: torch.device | str | None = None
+    value: Any,
+    argument: str = "image",
+    *,
+    device: torch.device | str | None = None,
+    channel: int | str | None = None,
 ) -> LoadedImage:
     """The image ``value`` as gray and colored values 0..1.
 
@@ -82,6 +92,8 @@ def read_image(
             int16, int32, bool or floats. int16 and int32 are scaled by their own smallest and largest value.
         argument: what errors call it.
         device: where the tensors of the result shall be.
+        channel: which channel is to be the gray: ``red``, ``green``, ``blue``, ``gray`` (the default: a mean of all
+            three), or an index; an array or a tensor may then have any number of channels.
 
     >>> image = read_image(np.full((20, 30, 3), 51, np.uint8))
     >>> image.size, round(image.gray.mean().item(), 4), image.source
@@ -91,19 +103,27 @@ def read_image(
     ...
     TypeError: b must be uint8, uint16, int16, int32, bool or floats, got int64; convert it: .astype(np.float32)
     """
+    _check_channel(channel)
     if isinstance(value, LoadedImage):
-        return LoadedImage(value.gray.to(device), value.pixels.to(device), value.source)
+        mask = None if value.mask is None else value.mask.to(device)
+        gray, pixels = value.gray.to(device), value.pixels.to(device)
+        if channel is not None:
+            gray = pixels = _chosen(pixels, channel, argument)
+        return LoadedImage(gray, pixels, value.source, mask)
+    several = isinstance(channel, int)
     if isinstance(value, Tensor):
-        return _loaded(_from_tensor(value, argument), "tensor", argument, device)
+        return _loaded(_from_tensor(value, argument, several), "tensor", argument, device, channel)
     if isinstance(value, np.ndarray):
-        return _loaded(_from_numpy(value, argument), "array", argument, device)
-    samples, source = _read(value, argument)
+        there = _there(value, argument)
+        values = _from_numpy(np.ma.getdata(value), argument, several)
+        return _loaded(values, "array", argument, device, channel, there)
+    samples, source = _read(value, argument, opacity=True)
     name = f"{argument}: {_LABELS.get(source, source)}"
     height, width = samples.shape[:2]
     if min(height, width) < MIN_SIDE:
         raise ImageError(name, _too_small(height, width))
     try:
-        return _loaded(torch.from_numpy(samples), source, name, device)
+        return _loaded(torch.from_numpy(samples), source, name, device, channel)
     except ValueError as error:
         raise ImageError(argument, str(error).removeprefix(f"{argument}: ")) from error
 
@@ -159,29 +179,29 @@ def _narrow(samples: Samples, name: str) -> npt.NDArray[np.uint8]:
     return narrow
 
 
-def _read(value: Any, argument: str) -> tuple[Samples, str]:
+def _read(value: Any, argument: str, *, opacity: bool = False) -> tuple[Samples, str]:
     """Samples of a file, of its content or of Pillow's image, and what they came from."""
     if isinstance(value, bytes | bytearray | memoryview):
-        return _from_bytes(bytes(value), f"{argument}: the bytes"), "bytes"
+        return _from_bytes(bytes(value), f"{argument}: the bytes", opacity), "bytes"
     if isinstance(value, str | os.PathLike):
         path = os.fsdecode(value)
         shown = printable_path(path)
-        return read_samples(path, f"{argument}: {shown}"), shown
+        return read_samples(path, f"{argument}: {shown}", image_formats(), opacity=opacity), shown
     from PIL import Image
 
     if isinstance(value, Image.Image):
         if min(value.size) < 1:
             raise ValueError(f"{argument} is empty: {value.width} x {value.height} pixels")
-        return decode(value, f"{argument}: the PIL image"), "PIL image"
+        return decode(value, f"{argument}: the PIL image", opacity=opacity), "PIL image"
     if callable(getattr(value, "read", None)):
-        return _from_bytes(_file_content(value, argument), f"{argument}: the file"), "file"
+        return _from_bytes(_file_content(value, argument), f"{argument}: the file", opacity), "file"
     raise TypeError(f"{argument} must be {_FORMS}, got {type(value).__name__}")
 
 
-def _from_bytes(content: bytes, name: str) -> Samples:
+def _from_bytes(content: bytes, name: str, opacity: bool) -> Samples:
     if not content:
         raise ImageError(name, "there are none")
-    return read_samples(content, name)
+    return read_samples(content, name, image_formats(), opacity=opacity)
 
 
 def _file_content(file: Any, argument: str) -> bytes:
@@ -198,21 +218,29 @@ def _file_content(file: Any, argument: str) -> bytes:
     return content
 
 
-def _from_numpy(array: npt.NDArray[Any], argument: str) -> Tensor:
+def _there(array: npt.NDArray[Any], argument: str) -> npt.NDArray[np.bool_] | None:
+    """(H, W): which pixels a masked array has in all channels; None for others."""
+    if not np.ma.isMaskedArray(array) or array.ndim not in (2, 3):
+        return None
+    masked = np.any(np.ma.getmaskarray(array).reshape(*array.shape[:2], -1), axis=2)
+    if masked.all():
+        raise ValueError(
+            f"{argument} must have pixels that are not masked, got an array that is masked everywhere"
+        )
+    return np.logical_not(masked) if masked.any() else None
+
+
+def _from_numpy(array: npt.NDArray[Any], argument: str, several: bool) -> Tensor:
     """(H, W) or (H, W, C), of a dtype that is checked here: torch would refuse some with words of its own."""
     if array.dtype.kind != "f" and array.dtype.str[1:] not in _ARRAYS:
         raise TypeError(_dtype_error(argument, str(array.dtype), ".astype(np.float32)"))
-    if np.ma.isMaskedArray(array):
-        raise TypeError(
-            f"{argument} is a masked array, and masks are not used; fill it: {argument}.filled(0)"
-        )
     if array.ndim == 3 and array.shape[0] in (1, 3, 4) and array.shape[2] not in (1, 3, 4):
         raise ValueError(
             f"{argument} must be an array (H, W) or (H, W, 1|3|4), got {array.shape}: channels first; "
             "arrays have them last (np.moveaxis(array, 0, 2)), tensors first"
         )
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
-        raise ValueError(f"{argument} must be an array (H, W) or (H, W, 1|3|4), got {array.shape}")
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4) and not several):
+        raise ValueError(f"{argument} must be an array (H, W) or (H, W, 1|3|4), got {array.shape}{_SEVERAL}")
     _check_size(array.shape[0], array.shape[1], argument)  # before anything is copied
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):  # what becomes infinite is refused below
@@ -222,7 +250,7 @@ def _from_numpy(array: npt.NDArray[Any], argument: str) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def _from_tensor(tensor: Tensor, argument: str) -> Tensor:
+def _from_tensor(tensor: Tensor, argument: str, several: bool) -> Tensor:
     """(H, W) or (H, W, C)."""
     if tensor.is_quantized:
         raise TypeError(f"{argument} is a quantized tensor; convert it: .dequantize()")
@@ -242,8 +270,8 @@ def _from_tensor(tensor: Tensor, argument: str) -> Tensor:
             f"{argument} must be a tensor (H, W) or (1|3|4, H, W), got {shape}: channels last; "
             "tensors have them first (tensor.permute(2, 0, 1)), arrays last"
         )
-    if tensor.ndim not in (2, 3) or (tensor.ndim == 3 and shape[0] not in (1, 3, 4)):
-        raise ValueError(f"{argument} must be a tensor (H, W) or (1|3|4, H, W), got {shape}")
+    if tensor.ndim not in (2, 3) or (tensor.ndim == 3 and shape[0] not in (1, 3, 4) and not several):
+        raise ValueError(f"{argument} must be a tensor (H, W) or (1|3|4, H, W), got {shape}{_SEVERAL}")
     _check_size(shape[-2], shape[-1], argument)
     tensor = tensor.detach()
     return tensor if tensor.ndim == 2 else tensor.permute(1, 2, 0)
@@ -266,16 +294,79 @@ def _too_small(height: int, width: int) -> str:
     return f"too small: {width} x {height} pixels, at least {MIN_SIDE} x {MIN_SIDE} are needed"
 
 
-def _loaded(values: Tensor, source: str, name: str, device: torch.device | str | None) -> LoadedImage:
-    """From checked values (H, W) or (H, W, 1|3|4)."""
-    values = _to_unit(values.to(device), name)
+def _loaded(
+    values: Tensor,
+    source: str,
+    name: str,
+    device: torch.device | str | None,
+    channel: int | str | None = None,
+    there: npt.NDArray[np.bool_] | None = None,
+) -> LoadedImage:
+    """From checked values (H, W) or (H, W, C); ``there`` (H, W) says which pixels are not masked."""
+    mask = None if there is None else torch.from_numpy(there).to(values.device)
+    values, mask = _without_gaps(values, mask, name)
+    values, mask = values.to(device), None if mask is None else mask.to(device)
     if values.ndim == 3 and values.shape[2] == 4:
-        opacity = values[..., 3:]
-        values = values[..., :3] * opacity + (1 - opacity)
+        values, mask = _without_opacity(_to_unit(values, name), mask)
+    elif channel is not None:
+        values = _to_unit(_chosen(values, channel, name), name)
+    else:
+        values = _to_unit(values, name)
+    if channel is not None and values.ndim == 3:
+        values = _chosen(values, channel, name)
     if values.ndim == 3 and values.shape[2] == 1:
         values = values[..., 0]
     values = values.contiguous()
-    return LoadedImage(values if values.ndim == 2 else to_gray(values), values, source)
+    return LoadedImage(values if values.ndim == 2 else to_gray(values), values, source, mask)
+
+
+def _without_gaps(values: Tensor, mask: Tensor | None, name: str) -> tuple[Tensor, Tensor | None]:
+    """``values`` with those that are NaN or masked replaced by others of the image, and where they are not."""
+    if values.is_floating_point():
+        gaps = values.isnan() if values.ndim == 2 else values.isnan().any(2)
+        if bool(gaps.any()):
+            mask = ~gaps if mask is None else mask & ~gaps
+            if not bool(mask.any()):
+                raise ValueError(
+                    f"{name} must have pixels that are numbers, got NaN or masked ones everywhere"
+                )
+    if mask is None:
+        return values, None
+    some = values[mask][0]
+    return torch.where(mask if values.ndim == 2 else mask[..., None], values, some), mask
+
+
+def _without_opacity(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Colors of values (H, W, 4) within 0..1, on white where they are transparent, and where they are not."""
+    colors, opacity = values[..., :3], values[..., 3:]
+    visible = opacity[..., 0] >= 0.5
+    if bool(visible.all()):
+        return colors, mask
+    shown = torch.where(visible[..., None], colors, colors * opacity + (1 - opacity))
+    return shown, visible if mask is None else mask & visible
+
+
+def _check_channel(channel: Any) -> None:
+    takes = f"channel must be an index, or one of {', '.join(_CHANNELS)}, got {channel!r}"
+    if isinstance(channel, bool) or not (channel is None or isinstance(channel, int | str)):
+        raise TypeError(takes)
+    if (isinstance(channel, str) and channel not in _CHANNELS) or (isinstance(channel, int) and channel < 0):
+        raise ValueError(takes)
+
+
+def _chosen(values: Tensor, channel: int | str, name: str) -> Tensor:
+    """One channel (H, W) of values (H, W) or (H, W, C), or the gray of all."""
+    count = values.shape[2] if values.ndim == 3 else 1
+    if channel == "gray":
+        return values
+    if isinstance(channel, str) and count != 3:
+        raise ValueError(
+            f"channel must be 'gray' or an index for {name}, which has no colors, got {channel!r}"
+        )
+    index = _COLORS.index(channel) if isinstance(channel, str) else channel
+    if index >= count:
+        raise ValueError(f"channel must be at most {count - 1} for {name}, got {channel}")
+    return values[..., index] if values.ndim == 3 else values
 
 
 def _to_unit(values: Tensor, name: str) -> Tensor:
