@@ -1,3 +1,6 @@
-"""Many pictures of one scene: stacks and videos brought into one frame."""
+"""Many images of one scene: stacks and videos brought into one common frame."""
 
-__all__: list[str] = []
+from caunet.stacks.align import align
+from caunet.stacks.alignment import Alignment
+
+__all__ = ["Alignment", "align"]

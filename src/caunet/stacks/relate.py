@@ -1,0 +1,73 @@
+"""How two frames of a stack are related: the transform, its weight in the pose graph, how sure it is."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from caunet import geometry
+from caunet.estimation.confidence import confidence
+from caunet.estimation.estimator import Estimator
+from caunet.estimation.register import register
+from caunet.estimation.uncertainty import jacobian
+from caunet.geometry import Matrix
+from caunet.images.masks import find_border
+
+__all__ = ["Related", "Relater"]
+
+_FLOOR = 0.004  # pixels: standard deviation that interpolation leaves even without noise
+
+
+class Related(NamedTuple):
+    """Frame a related to frame b."""
+
+    matrix: Matrix
+    """(3, 3), from a to b."""
+    information: Matrix
+    """(k, k): inverse covariance of the generators, for the pose graph."""
+    confidence: float
+
+
+class Relater:
+    """Relates frames of one ``size`` (height, width) with one motion model.
+
+    ``generators`` (k, 3, 3) are those of the model, in pixels, each of about one pixel at the corners.
+    """
+
+    def __init__(self, estimator: Estimator, size: tuple[int, int]) -> None:
+        self.estimator, self.size = estimator, size
+        like = np.eye(3)
+        model = estimator.motion_model.for_images(size, size)
+        half = max(size) / 2
+        x, y = geometry.center_of(size)
+        out = np.array([[half, 0, x], [0, half, y], [0, 0, 1.0]])
+        entries = model.in_coordinates(np.linalg.inv(out)).generators()
+        matrices = np.concatenate([entries, np.zeros((len(entries), 1))], 1).reshape(-1, 3, 3)
+        self.generators: Matrix = out @ matrices @ np.linalg.inv(out) / half
+        self.corners: Matrix = geometry.corners(size, like=like)
+
+    def __call__(self, a: Tensor, b: Tensor, initial: Matrix | None = None) -> Related:
+        """The gray frames ``a`` and ``b``, (H, W) each, from ``initial`` (3, 3) if that is given."""
+        with torch.inference_mode():
+            found = register(
+                a,
+                b,
+                self.estimator.network,
+                self.estimator.motion_model,
+                self.estimator._matcher,
+                find_border(a),
+                find_border(b),
+                initial=initial,
+            )
+        return Related(found.H, self._information(found.H, found.covariance), confidence(found.evidence))
+
+    def _information(self, H: Matrix, covariance: Matrix | None) -> Matrix:
+        """From the covariance of the corners in b (8, 8) to that of H (I + sum of d_g G_g)."""
+        points = np.concatenate([self.corners, np.ones((4, 1))], 1)
+        moves = np.stack([(points @ G.T)[:, :2] - self.corners * (points @ G.T)[:, 2:] for G in self.generators], -1)
+        there = np.concatenate([J @ move for J, move in zip(jacobian(H, self.corners), moves, strict=True)])
+        back = np.linalg.pinv(there)  # (k, 8)
+        spread = np.eye(8) * _FLOOR**2 if covariance is None else covariance + np.eye(8) * _FLOOR**2
+        information: Matrix = np.linalg.inv(back @ spread @ back.T)
+        return information
