@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"geometry", "images", "tasks"},
     "models": {"nn", "tasks"},
     "matching": {"geometry", "images", "nn"},
-    "stacks": {"geometry"},
+    "stacks": {"estimation", "geometry", "images"},
     "baselines": {"geometry", "tasks"},
     "evaluation": {"metrics", "tasks"},
     "estimation": {"geometry", "images", "matching", "models"},

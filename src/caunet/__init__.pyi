@@ -21,6 +21,8 @@ from .models import save_weights as save_weights
 from .optim import HybridOptimizer as HybridOptimizer
 from .optim import MultiplicativeAdam as MultiplicativeAdam
 from .optim import MultiplicativeUpdate as MultiplicativeUpdate
+from .stacks import Alignment as Alignment
+from .stacks import align as align
 from .training import TrainConfig as TrainConfig
 from .training import train as train
 

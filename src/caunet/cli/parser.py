@@ -13,6 +13,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 import caunet
 from caunet.cli import (
+    align,
     bench,
     data,
     estimate,
@@ -65,6 +66,7 @@ def _tree(arguments: Sequence[str]) -> Any:
     """The union of the subcommands; a profile and model named in ``arguments`` decide the defaults that help shows."""
     groups: list[Any] = [
         Annotated[estimate.EstimateCommand, tyro.conf.subcommand("estimate")],
+        Annotated[align.Align, tyro.conf.subcommand("align")],
         Annotated[serve.Serve, tyro.conf.subcommand("serve")],
         Annotated[
             _union(data.COMMANDS),

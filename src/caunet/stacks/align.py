@@ -68,7 +68,9 @@ def align(
     Memory does not grow with the number of frames.
     """
     if not isinstance(reference, int) and reference not in REFERENCES:
-        raise ValueError(f"reference must be one of {', '.join(REFERENCES)} or a frame's number, got {reference!r}")
+        raise ValueError(
+            f"reference must be one of {', '.join(REFERENCES)} or a frame's number, got {reference!r}"
+        )
     if missing not in ("nan", "interpolate"):
         raise ValueError(f"missing must be 'nan' or 'interpolate', got {missing!r}")
     source = open_frames(frames, channel=channel)
@@ -173,7 +175,7 @@ class _Stack:
         return [] if self.keys is None else self.keys.numbers
 
     def _near(self, pose: Matrix, last: int) -> list[int]:
-        """Key frames to relate a frame at ``pose`` to: the oldest that shows enough of it, and the one that shows most."""
+        """Key frames to relate a frame at ``pose`` to: the oldest that shows enough of it, the one that shows most."""
         if self.chain:
             return []
         shown = [(self._overlap(pose, number), number) for number in self._key_numbers() if number != last]
@@ -242,7 +244,9 @@ class _Stack:
             scale = np.diag([into, into, 1.0])
             made: Matrix = scale @ fitted @ np.linalg.inv(scale)
             return made
-        number = len(self.poses) // 2 if reference == "middle" else reference if isinstance(reference, int) else 0
+        number = (
+            len(self.poses) // 2 if reference == "middle" else reference if isinstance(reference, int) else 0
+        )
         if not -len(self.poses) <= number < len(self.poses):
             raise ValueError(f"reference must be below {len(self.poses)}, the number of frames, got {number}")
         nearest = min(good, key=lambda k: abs(k - number % len(self.poses)))

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import torch
 
 from caunet import geometry
-from caunet.errors import DataError
 from caunet.estimation.resample import resample_onto
 from caunet.files import write_text
 from caunet.geometry import Matrix
@@ -82,7 +81,7 @@ class Alignment:
     @property
     def found(self) -> npt.NDArray[np.bool_]:
         """(T,): which frames have a matrix."""
-        return np.isfinite(self.matrices).all((1, 2))
+        return np.asarray(np.isfinite(self.matrices.reshape(len(self), 9)).all(axis=1))
 
     def interpolated(self) -> "Alignment":
         """Frames without an answer get a matrix between those of their neighbors (the entries change linearly)."""
@@ -134,7 +133,7 @@ class Alignment:
     def warp(
         self, frames: Any, *, crop: Crop = "first", fill: float = 0.0, mode: Any = "bilinear"
     ) -> Iterator[npt.NDArray[Any]]:
-        """The frames on the common grid, one at a time, in their own dtype; frames without a matrix are all ``fill``.
+        """The frames on the common grid, one at a time, in their own dtype; those without a matrix are all ``fill``.
 
         Args:
             frames: the same frames, in any form that :func:`caunet.align` takes.
@@ -143,24 +142,29 @@ class Alignment:
             mode: bilinear, bicubic or nearest.
         """
         canvas = self.canvas(crop)
-        count = 0
+        count, like = 0, None
         for frame in open_frames(frames):
             if frame.index >= len(self):
                 raise ValueError(f"frames must be the {len(self)} frames that were aligned, got more")
+            if (
+                frame.pixels is not None and like is None
+            ):  # what could not be read before it looks like this one
+                like = np.full((*canvas.size, *frame.pixels.shape[2:]), fill, frame.pixels.dtype)
+                yield from (like.copy() for _ in range(frame.index))
+            if like is not None:
+                yield self._warped(frame, canvas, fill, mode, like)
             count += 1
-            yield self._warped(frame, canvas, fill, mode)
         if count != len(self):
             raise ValueError(f"frames must be the {len(self)} frames that were aligned, got {count}")
 
-    def _warped(self, frame: Frame, canvas: Canvas, fill: float, mode: Any) -> npt.NDArray[Any]:
-        pixels = frame.pixels
-        if pixels is None:
-            raise DataError(frame.error)
-        if not self.found[frame.index]:
-            return np.full((*canvas.size, *pixels.shape[2:]), fill, pixels.dtype)
+    def _warped(
+        self, frame: Frame, canvas: Canvas, fill: float, mode: Any, empty: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
+        if frame.pixels is None or not self.found[frame.index]:
+            return empty.copy()
         back = torch.from_numpy(np.linalg.inv(self.matrices[frame.index]))
         made: npt.NDArray[Any] = resample_onto(
-            pixels, back, canvas.size, fill, mode, expected=self.size, origin=canvas.origin
+            frame.pixels, back, canvas.size, fill, mode, expected=self.size, origin=canvas.origin
         )
         return made
 

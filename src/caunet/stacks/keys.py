@@ -18,7 +18,7 @@ class KeyFrames:
     def __init__(self, size: tuple[int, int]) -> None:
         self.size = size
         self.numbers: list[int] = []
-        self._file = tempfile.TemporaryFile()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed by close(), and by the system at the end
         self._ready: OrderedDict[int, Tensor] = OrderedDict()
 
     def add(self, number: int, frame: Tensor) -> None:

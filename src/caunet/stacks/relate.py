@@ -65,9 +65,13 @@ class Relater:
     def _information(self, H: Matrix, covariance: Matrix | None) -> Matrix:
         """From the covariance of the corners in b (8, 8) to that of H (I + sum of d_g G_g)."""
         points = np.concatenate([self.corners, np.ones((4, 1))], 1)
-        moves = np.stack([(points @ G.T)[:, :2] - self.corners * (points @ G.T)[:, 2:] for G in self.generators], -1)
+        moves = np.stack(
+            [(points @ G.T)[:, :2] - self.corners * (points @ G.T)[:, 2:] for G in self.generators], -1
+        )
         there = np.concatenate([J @ move for J, move in zip(jacobian(H, self.corners), moves, strict=True)])
         back = np.linalg.pinv(there)  # (k, 8)
-        spread = np.eye(8) * _FLOOR**2 if covariance is None else covariance + np.eye(8) * _FLOOR**2
-        information: Matrix = np.linalg.inv(back @ spread @ back.T)
+        spread: Matrix = np.eye(8) * _FLOOR**2
+        if covariance is not None:
+            spread = spread + covariance
+        information: Matrix = np.asarray(np.linalg.inv(back @ spread @ back.T), dtype=np.float64)
         return information

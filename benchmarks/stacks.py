@@ -1,0 +1,133 @@
+"""How well stacks are aligned, beside pystackreg: a drift with known truth, and a microscope's stack.
+
+    python -m benchmarks.stacks                      # 500 frames of 256 x 256 from one photograph
+    python -m benchmarks.stacks --frames 60          # a shorter look
+    python -m benchmarks.stacks --stack FILE.tif     # also a stack of your own: residuals before and after
+
+The drift is a random walk of shift and angle on a photograph, with noise, flickering gain and three blank frames.
+Errors are those of the corners, in pixels, against the truth. Results go to benchmarks/results/stacks.json.
+"""
+
+import argparse
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.harness import save
+
+import caunet
+from caunet import geometry
+from caunet.benchmark.frames import take
+from caunet.benchmark.photographs import photographs
+from caunet.images.frames import open_frames
+
+SIDE = 256
+
+
+def drift(count: int, seed: int = 0, photo: str = "gravel") -> tuple[np.ndarray, np.ndarray]:
+    """Frames (T, 256, 256) uint8 and their true matrices (T, 3, 3), each from its frame to the first."""
+    rng = np.random.default_rng(seed)
+    image = photographs("bench")[photo]
+    steps = rng.normal(0, [0.8, 0.8, 0.12], (count, 3))  # pixels, pixels, degrees
+    walk = np.zeros((count, 3))
+    for k in range(1, count):  # held to the photograph by a spring
+        walk[k] = 0.99 * walk[k - 1] + steps[k]
+    frames, poses = [], []
+    middle = geometry.center_of((SIDE, SIDE))
+    for x, y, angle in walk:
+        turn = geometry.center(geometry.rotate(torch.tensor(angle, dtype=torch.float64)), (SIDE, SIDE))
+        pose = geometry.compose(geometry.translate(*torch.tensor([x, y], dtype=torch.float64)), turn)
+        offset = [(n - 1) / 2 - m for n, m in zip(reversed(image.shape), middle, strict=True)]
+        there = geometry.translate(*torch.tensor(offset, dtype=torch.float64))
+        view = take(image, geometry.compose(there, pose), (SIDE, SIDE), fine=2)
+        view = (
+            view * rng.uniform(0.8, 1.2) + 0.02 * torch.from_numpy(rng.standard_normal((SIDE, SIDE))).float()
+        )
+        frames.append((view.clamp(0, 1) * 255).round().byte().numpy())
+        poses.append(pose.numpy())
+    for k in rng.choice(np.arange(1, count - 1), 3, replace=False):
+        frames[k] = np.full((SIDE, SIDE), 128, np.uint8)
+    return np.stack(frames), np.linalg.inv(poses[0]) @ np.stack(poses)
+
+
+def errors(matrices: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
+    """Mean corner error of each frame: of all that have an answer, and of the last ten."""
+    corners = geometry.corners((SIDE, SIDE), like=truth)
+    known = np.isfinite(matrices).all((1, 2))
+    gap = geometry.apply(matrices[known], corners) - geometry.apply(truth[known], corners)
+    error = np.linalg.norm(gap, axis=-1).mean(-1)
+    return {
+        "frames": len(matrices),
+        "answered": int(known.sum()),
+        "median": float(np.median(error)),
+        "worst": float(error.max()),
+        "end": float(error[-10:].mean()),
+    }
+
+
+def ours(frames: np.ndarray) -> tuple[np.ndarray, float]:
+    start = time.process_time()
+    found = caunet.align(frames, model="euclidean", threads=1)
+    return found.matrices, (time.process_time() - start) / len(frames)
+
+
+def pystackreg(frames: np.ndarray, reference: str) -> tuple[np.ndarray, float]:
+    from pystackreg import StackReg
+
+    start = time.process_time()
+    with np.errstate(all="ignore"):
+        found = StackReg(StackReg.RIGID_BODY).register_stack(frames.astype(np.float32), reference=reference)
+    # Its matrices read a frame at the reference's places: the other way.
+    with np.errstate(all="ignore"):
+        return np.linalg.inv(found), (time.process_time() - start) / len(frames)
+
+
+def residual(frames: np.ndarray, matrices: np.ndarray) -> float:
+    """Mean correlation of the aligned frames with their mean, over what all of them show."""
+    size = frames.shape[1:3]
+    made = caunet.Alignment(
+        matrices, np.ones(len(frames)), size, "euclidean", tuple(map(str, range(len(frames))))
+    )
+    warped = np.stack(list(made.warp(frames.astype(np.float32), crop="common", mode="bicubic")))
+    mean = warped.mean(0)
+    return float(np.mean([np.corrcoef(frame.ravel(), mean.ravel())[0, 1] for frame in warped]))
+
+
+def main() -> None:
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--frames", type=int, default=500)
+    parser.add_argument("--stack", type=Path, help="a TIFF stack to align as well")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    frames, truth = drift(options.frames)
+    result: dict[str, Any] = {"drift": {}}
+    methods = {
+        "caunet": lambda: ours(frames),
+        "pystackreg, previous": lambda: pystackreg(frames, "previous"),
+        "pystackreg, first": lambda: pystackreg(frames, "first"),
+    }
+    for name, method in methods.items():
+        matrices, seconds = method()
+        result["drift"][name] = {**errors(matrices, truth), "ms_per_frame": 1e3 * seconds}
+        print(f"{name:22s}", " ".join(f"{k} {v:.4g}" for k, v in result["drift"][name].items()), flush=True)
+    if options.stack is not None:
+        own = np.stack([frame.pixels for frame in open_frames(options.stack) if frame.pixels is not None])
+        still = np.tile(np.eye(3), (len(own), 1, 1))
+        result["stack"] = {
+            "before": residual(own, still),
+            "caunet": residual(own, caunet.align(own, model="euclidean", threads=1).matrices),
+            "pystackreg, previous": residual(own, pystackreg(own, "previous")[0]),
+        }
+        print("stack, correlation with the mean:", result["stack"])
+    if options.frames >= 100 and all(math.isfinite(v["end"]) for v in result["drift"].values()):
+        save("stacks", result)
+
+
+if __name__ == "__main__":
+    main()
