@@ -1,4 +1,4 @@
-"""How each method is called: one maker per method, of a function (a, b) -> H on gray bytes.
+"""How each method is called: one maker per method, of a function (a, b) -> H on gray bytes (ours: on any bytes).
 
 Settings were chosen on the calibration photographs, in each method's favor: SIFT keeps faint points and ORB dim ones
 (their defaults find too few in smooth pictures), ECC may take 200 steps. What a method cannot express it cannot find:
@@ -6,6 +6,7 @@ phase correlation only shifts; pystackreg and SimpleITK are affine, as neither h
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from caunet.errors import CaunetError
 from caunet.extras import require
 
 __all__ = [
+    "Answer",
     "Matrix",
     "Picture",
     "Register",
@@ -23,16 +25,28 @@ __all__ = [
     "ecc",
     "ecc_pyramid",
     "kornia",
+    "magsac",
     "orb",
     "phase",
     "pystackreg",
+    "root_sift",
     "sift",
     "simpleitk",
 ]
 
 Picture = npt.NDArray[np.uint8]
 Matrix = npt.NDArray[np.float64]
-Register = Callable[[Picture, Picture], Matrix | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """H (3, 3), and how probably it is right, of a method that says so."""
+
+    matrix: Matrix
+    confidence: float
+
+
+Register = Callable[[Picture, Picture], Matrix | Answer | None]
 
 
 def caunet() -> Register:
@@ -41,9 +55,9 @@ def caunet() -> Register:
 
     estimator = Estimator("projective")
 
-    def register(a: Picture, b: Picture) -> Matrix | None:
-        matrix: Matrix = np.asarray(estimator(a, b))
-        return matrix
+    def register(a: Picture, b: Picture) -> Answer:
+        found = estimator(a, b)
+        return Answer(np.asarray(found.matrix, np.float64), found.confidence)
 
     return register
 
@@ -78,8 +92,20 @@ def ecc_pyramid() -> Register:
     return register
 
 
-def _features(detector: Any, norm: int, ratio: float) -> Register:
-    """Key points that are each other's nearest and clearly nearer than the next; their homography by MAGSAC++."""
+def magsac(source: npt.NDArray[Any], target: npt.NDArray[Any]) -> Matrix | None:
+    """The homography of matched points (N, 2), some of which are wrong, by OpenCV's MAGSAC++ at one pixel."""
+    cv2 = require("cv2", "bench", "OpenCV's registration")
+    if len(source) < 4:
+        return None
+    H, _ = cv2.findHomography(source, target, cv2.USAC_MAGSAC, 1.0, maxIters=10_000, confidence=0.999)
+    return None if H is None else np.asarray(H, np.float64)
+
+
+def _features(detector: Any, norm: int, ratio: float, root: bool = False) -> Register:
+    """Key points that are each other's nearest and clearly nearer than the next; their homography by MAGSAC++.
+
+    With ``root``, descriptors are compared by the square roots of their shares.
+    """
     cv2 = require("cv2", "bench", "OpenCV's registration")
     matcher = cv2.BFMatcher(norm)
 
@@ -90,6 +116,8 @@ def _features(detector: Any, norm: int, ratio: float) -> Register:
         )
         if min(len(here), len(there)) < 4:
             return None
+        if root:
+            first, second = (np.sqrt(d / np.maximum(d.sum(1, keepdims=True), 1e-6)) for d in (first, second))
         back = {match.queryIdx: match.trainIdx for match in matcher.match(second, first)}
         pairs = [
             (match.queryIdx, match.trainIdx)
@@ -103,16 +131,21 @@ def _features(detector: Any, norm: int, ratio: float) -> Register:
         source, target = (
             np.array(p, np.float32) for p in zip(*[(here[i].pt, there[j].pt) for i, j in pairs], strict=True)
         )
-        H, _ = cv2.findHomography(source, target, cv2.USAC_MAGSAC, 1.0, maxIters=10_000, confidence=0.999)
-        return None if H is None else np.asarray(H, np.float64)
+        return magsac(source, target)
 
     return register
 
 
-def sift() -> Register:
+def sift(root: bool = False) -> Register:
     """SIFT's key points."""
     cv2 = require("cv2", "bench", "OpenCV's registration")
-    return _features(cv2.SIFT_create(contrastThreshold=0.01, enable_precise_upscale=True), cv2.NORM_L2, 0.8)
+    detector = cv2.SIFT_create(contrastThreshold=0.01, enable_precise_upscale=True)
+    return _features(detector, cv2.NORM_L2, 0.8, root)
+
+
+def root_sift() -> Register:
+    """SIFT's key points, compared by the square roots of their descriptors (Arandjelović and Zisserman)."""
+    return sift(root=True)
 
 
 def orb() -> Register:

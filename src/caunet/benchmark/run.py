@@ -5,10 +5,9 @@ failed, which counts as infinitely far) and milliseconds. An interrupted run con
 for later is measured on the pairs that are there, and added.
 """
 
-import json
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +17,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from caunet.benchmark.adapters import Answer
+from caunet.benchmark.journal import Journal, Rows, forget
 from caunet.benchmark.methods import Method, one_thread
 from caunet.benchmark.pairs import CONDITIONS, MOTIONS, Condition, draw_pair
 from caunet.benchmark.photographs import Group, photographs
-from caunet.errors import DataError
-from caunet.files import write_text
 from caunet.metrics import corner_error
 from caunet.progress import Track, track
 from caunet.provenance import commit
 
-__all__ = ["Plan", "forget", "load", "measure", "quota", "run"]
+__all__ = ["Plan", "forget", "load", "measure", "measure_answer", "quota", "report", "run"]
 
 Key = tuple[str, float, int]
-Rows = dict[Key, dict[str, Any]]
 FEWEST = 20  # pairs a condition that even the slowest method is measured on
 
 
@@ -67,19 +65,12 @@ def run(plan: Plan, methods: Sequence[Method], path: Path) -> Rows:
 
     Slow methods are measured on fewer pairs: see :func:`quota`.
     """
-    rows = load(path, plan)
+    journal = _journal(path, plan)
+    rows = journal.read()
     jobs = [(key, _missing(rows.get(key, {}), key, methods, plan)) for key in plan.every()]
     jobs = [(key, missing) for key, missing in jobs if missing]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _drop_partial_line(path)
     names = list(photographs(plan.group))
-    with (
-        one_thread(),
-        track(len(jobs), "registering", "pairs") as bar,
-        path.open("a", encoding="utf-8") as file,
-    ):
-        if file.tell() == 0:
-            _append(file, {"pairs": _header(plan)})
+    with one_thread(), track(len(jobs), "registering", "pairs") as bar, journal.open() as file:
         _warm_up(jobs, plan)
         for (condition, motion, index), missing in jobs:
             row = {
@@ -89,9 +80,9 @@ def run(plan: Plan, methods: Sequence[Method], path: Path) -> Rows:
                 "photo": names[index % len(names)],
             }
             row |= {"commit": commit(), "methods": _turns(plan, (condition, motion, index), missing)}
-            _append(file, row)
-            _merge(rows, row)
-            _report(bar, row)
+            journal.append(file, row)
+            journal.merge(rows, row)
+            report(bar, row)
     return rows
 
 
@@ -100,36 +91,12 @@ def load(path: Path, plan: Plan | None = None) -> Rows:
 
     A last line that was cut off is ignored. A file of other pairs than the plan's is refused.
     """
-    rows: Rows = {}
-    if not path.exists():
-        return rows
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line) if line else {}
-        except json.JSONDecodeError as error:
-            if number >= len(lines) - 1:
-                break
-            raise DataError(f"{path}, line {number}: not JSON; move the file away to start again") from error
-        if "pairs" in row and plan is not None and row["pairs"] != _header(plan):
-            raise DataError(f"{path} holds other pairs ({row['pairs']}); choose another file or move it away")
-        if "methods" in row:
-            _merge(rows, row)
-    return rows
+    return _journal(path, plan).read()
 
 
-def forget(path: Path, names: Collection[str]) -> None:
-    """Take the results of these methods out of ``path``, to be measured again (after a change, say)."""
-    if not path.exists():
-        return
-    _drop_partial_line(path)
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        if "methods" in row:
-            row["methods"] = {name: result for name, result in row["methods"].items() if name not in names}
-        kept.append(json.dumps(row, allow_nan=False) + "\n")
-    write_text(path, "".join(kept))
+def _journal(path: Path, plan: Plan | None) -> Journal:
+    header = None if plan is None else _header(plan)
+    return Journal(path, "pairs", header, ("condition", "motion", "index"))
 
 
 def quota(method: Method, pairs: int) -> int:
@@ -145,17 +112,30 @@ def quota(method: Method, pairs: int) -> int:
 def measure(
     method: Method, a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8], truth: Tensor
 ) -> dict[str, Any]:
-    """Corner error (pixels; null if there is no answer), and milliseconds on the clock and of the processor."""
+    """Corner error (pixels; null if there is no answer), and milliseconds on the clock and of the processor.
+
+    With the confidence of a method that has one.
+    """
+    return measure_answer(method, a, b, truth)[0]
+
+
+def measure_answer(
+    method: Method, a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8], truth: Tensor
+) -> tuple[dict[str, Any], npt.NDArray[np.float64] | None]:
+    """The same, and the answer H (3, 3) itself, or None."""
     note = None
     clock, processor = time.perf_counter(), time.process_time()
     try:
-        found = method(a, b)
+        answer = method.answer(a, b)
     except Exception as error:  # methods fail in different ways; each counts as a miss and is noted
-        found, note = None, f"{type(error).__name__}: {error}"[:200]
+        answer, note = None, f"{type(error).__name__}: {error}"[:200]
     seconds = time.perf_counter() - clock, time.process_time() - processor
+    found = answer.matrix if isinstance(answer, Answer) else answer
     result: dict[str, Any] = {"error": _error(found, truth, (a.shape[0], a.shape[1]))}
     result |= {"ms": round(1e3 * seconds[1], 3), "wall_ms": round(1e3 * seconds[0], 3)}
-    return result | ({"note": note} if note else {})
+    if isinstance(answer, Answer):
+        result["confidence"] = round(answer.confidence, 4)
+    return result | ({"note": note} if note else {}), found
 
 
 def _error(found: npt.NDArray[np.float64] | None, truth: Tensor, size: tuple[int, int]) -> float | None:
@@ -201,26 +181,8 @@ def _turns(plan: Plan, key: Key, methods: Sequence[Method]) -> dict[str, Any]:
     return {method.name: found[method.name] for method in methods}
 
 
-def _drop_partial_line(path: Path) -> None:
-    """Cut off a last line that was not finished."""
-    if path.exists() and not (data := path.read_bytes()).endswith(b"\n"):
-        with path.open("r+b") as file:
-            file.truncate(data.rfind(b"\n") + 1)
-
-
-def _append(file: Any, row: dict[str, Any]) -> None:
-    file.write(json.dumps(row, allow_nan=False) + "\n")
-    file.flush()
-
-
-def _merge(rows: Rows, row: dict[str, Any]) -> None:
-    key = (row["condition"], row["motion"], row["index"])
-    mine = rows.setdefault(key, {**row, "methods": {}, "commits": {}})
-    mine["methods"] |= row["methods"]
-    mine["commits"] |= dict.fromkeys(row["methods"], row["commit"])
-
-
-def _report(bar: Track, row: dict[str, Any]) -> None:
+def report(bar: Track, row: dict[str, Any]) -> None:
+    """Advance the bar, with what ours reached."""
     ours = row["methods"].get("caunet")
     if ours is None:
         bar.advance()
