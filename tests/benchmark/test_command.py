@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.registration import scaling_table
+from benchmarks.registration import merged_summary, scaling_table
 from PIL import Image
 
 from caunet.benchmark import figure, table
@@ -83,3 +83,14 @@ def test_times_against_pixels_as_a_table() -> None:
     cells = {"caunet": {"ms": 60.4}, "ecc": {"ms": 99.6}}
     text = scaling_table({"sides": {"256": cells, "512": {"caunet": {"ms": 240.0}, "ecc": {"ms": 400.2}}}})
     assert text.splitlines()[2:] == ["| caunet | 60 | 240 |", "| OpenCV ECC | 100 | 400 |"]
+
+
+def test_what_is_saved_of_others_is_held_against_the_same_pairs_again() -> None:
+    saved = table.summarize(rows_of({"caunet": [0.9] * 30, "kornia": [0.2] * 20, "ecc": [0.3] * 30}))
+    rows = rows_of({"caunet": [0.1] * 20 + [0.5] * 10})
+    old = [cell for cell in saved if cell["method"] != "caunet"]
+    summary = merged_summary(table.summarize(rows), old, rows)
+    assert [cell["method"] for cell in summary] == ["caunet", "ecc", "kornia"]
+    assert summary == table.summarize(
+        rows_of({"caunet": [0.1] * 20 + [0.5] * 10, "kornia": [0.2] * 20, "ecc": [0.3] * 30})
+    )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from caunet.benchmark import frames, methods, photographs
+from caunet.benchmark import deformable, frames, methods, photographs
 from caunet.benchmark.pairs import quantized
 from caunet.errors import MissingExtraError
 from caunet.extras import require
@@ -18,7 +18,20 @@ AFFINE = np.array([[1.02, -0.03, 4.5], [0.015, 0.98, -2.5], [0, 0, 1.0]])
 BENT = AFFINE + np.array([[0, 0, 0], [0, 0, 0], [1e-4, -6e-5, 0.0]])
 TRUTH = {"shift": SHIFT, "affine": AFFINE, "homography": BENT}
 # Gradient descent, finite windows and points at whole pixels are coarse; the others are not.
-LIMIT = {"phase": 1.5, "kornia": 3.0, "orb": 1.0}
+LIMIT = {
+    "phase": 1.5,
+    "kornia": 3.0,
+    "orb": 1.0,
+    "xfeat": 3.0,
+    "xfeat-lighterglue": 3.0,
+    "disk": 2.0,
+    "aliked": 2.0,
+}
+
+
+def installed(method: methods.Method) -> bool:
+    """Whether a rival's package is there; LightGlue's is not in the extra."""
+    return method.version != "unknown"
 
 
 def pictures(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -38,6 +51,8 @@ def corners(H: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("method", methods.METHODS, ids=lambda method: method.name)
 def test_a_method_takes_a_to_b(method: methods.Method) -> None:
+    if not installed(method):
+        pytest.skip(f"{method.package} is not installed")
     truth = TRUTH[method.family]
     with methods.one_thread():
         found = method(*pictures(truth))
@@ -50,7 +65,7 @@ def test_a_method_takes_a_to_b(method: methods.Method) -> None:
     assert error < LIMIT.get(method.name, 0.3)
 
 
-@pytest.mark.parametrize("name", ["sift", "orb"])
+@pytest.mark.parametrize("name", ["sift", "orb", "root-sift", "xfeat", "xfeat-lighterglue"])
 def test_features_say_when_there_are_none(name: str) -> None:
     blank = np.full((64, 64), 128, np.uint8)
     (method,) = methods.find([name])
@@ -76,4 +91,46 @@ def test_unknown_and_missing_methods() -> None:
 
 
 def test_versions_are_those_of_the_packages() -> None:
-    assert all(method.version[0].isdigit() for method in methods.METHODS)
+    assert all(method.version[0].isdigit() for method in methods.METHODS if installed(method))
+    assert [method.name for method in methods.METHODS if not installed(method)] in ([], ["disk", "aliked"])
+
+
+def test_defaults_are_what_the_extra_brings() -> None:
+    for kind, names in methods.DEFAULT_METHODS.items():
+        assert [method.name for method in methods.find(None, kind)] == list(names)
+        assert not {"disk", "aliked"} & {*names}
+
+
+@pytest.mark.parametrize("name", ["sift", "xfeat"])
+def test_colors_and_transparency_change_nothing_that_is_gray(name: str) -> None:
+    (method,) = methods.find([name])
+    a, b = pictures(BENT)
+    with methods.one_thread():
+        gray = method(a, b)
+        colored = method(np.stack([a] * 3 + [np.full_like(a, 255)], -1), np.stack([b] * 3, -1))
+    np.testing.assert_allclose(colored, gray, atol=1e-6)
+
+
+def test_a_deformable_convolution_is_its_definition() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, w = torch.randn(2, 3, 6, 7, generator=generator), torch.randn(4, 3, 3, 3, generator=generator)
+    bias = torch.randn(4, generator=generator)
+    still = torch.zeros(2, 18, 6, 7)
+    plain = torch.nn.functional.conv2d(x, w, bias, padding=1)
+    torch.testing.assert_close(deformable.deform_conv2d(x, still, w, bias, padding=1), plain)
+    offset = 3 * torch.randn(2, 18, 6, 7, generator=generator)
+    found = deformable.deform_conv2d(x, offset, w, bias, padding=(1, 1))
+    image = np.pad(x.double().numpy(), [(0, 0), (0, 0), (20, 20), (20, 20)])
+    for n, d, row, column in [(0, 0, 0, 0), (1, 3, 5, 6), (0, 2, 3, 4), (1, 1, 0, 6)]:
+        total = float(bias[d])
+        for k in range(9):
+            # torchvision's order: down and right of each tap, taps row by row.
+            v = row - 1 + k // 3 + float(offset[n, 2 * k, row, column])
+            u = column - 1 + k % 3 + float(offset[n, 2 * k + 1, row, column])
+            i, j = int(np.floor(v)), int(np.floor(u))
+            corner = image[n, :, i + 20 : i + 22, j + 20 : j + 22]
+            weights = np.outer([1 - (v - i), v - i], [1 - (u - j), u - j])
+            total += float(((corner * weights).sum((1, 2)) * w[d, :, k // 3, k % 3].double().numpy()).sum())
+        assert float(found[n, d, row, column]) == pytest.approx(total, abs=1e-4)
+    with pytest.raises(NotImplementedError, match="stride 1"):
+        deformable.deform_conv2d(x, offset, w, stride=2)

@@ -86,7 +86,8 @@ def _found(result: Mapping[str, Any]) -> bool:
 
 def overview(summary: Summary, kind: Kind) -> Table:
     """Methods down; shares found, areas under the curve, wrong answers above 0.9, times. The best in bold."""
-    parts = [*GROUPS[kind], "all"]
+    there = {entry["part"] for entry in summary}
+    parts = [part for part in (*GROUPS[kind], "all") if part in there]
     heads = ["", *(f"{part}, found" for part in parts), *(f"AUC {n} px" for n in AREAS)]
     heads += ["wrong above 0.9", "no answer", "ms, mean", "ms, median"]
     entries = _by_method(summary)
