@@ -1,5 +1,7 @@
 """Features and the units that compare them: loop oracle, gradients, gain and offset, files."""
 
+import json
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 
 from caunet import functional
 from caunet.errors import CheckpointError
+from caunet.files import sha256
 from caunet.matching.matcher import match
 from caunet.matching.network import (
     DiagonalContrast,
@@ -119,3 +122,13 @@ def test_matches_choose_each_other_as_the_loop_says() -> None:
 def test_nothing_matches_nothing() -> None:
     i, j, probability = match(MatchNetwork().eval(), torch.zeros(0, 128), torch.rand(3, 128))
     assert len(i) == len(j) == len(probability) == 0
+
+
+def test_the_shipped_weights_are_those_of_their_card() -> None:
+    folder = resources.files("caunet") / "weights"
+    data, card = (folder / "match.safetensors").read_bytes(), json.loads((folder / "match.json").read_text())
+    assert card["sha256"] == sha256(data)
+    assert card["bytes"] == len(data) < 400_000
+    assert card["parameters"] == sum(p.numel() for p in shipped_matcher().parameters())
+    assert float(shipped_matcher().relation.weight.detach().min()) >= 0
+    assert card["metrics"]["accuracy"] > 0.7
