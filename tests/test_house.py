@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "stacks": {"estimation", "geometry", "images"},
     "baselines": {"geometry", "tasks"},
     "evaluation": {"metrics", "tasks"},
-    "estimation": {"geometry", "images", "matching", "models"},
+    "estimation": {"execution", "geometry", "images", "matching", "models"},
     "training": {"data", "evaluation", "matching", "models", "optim"},
     "execution": set(),
     "export": {"models", "tasks"},

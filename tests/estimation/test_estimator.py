@@ -103,8 +103,8 @@ def test_tiny_pictures_do_not_crash(projective: Estimator, shape: tuple[int, int
 def test_many_equal_one_by_one_and_repeat_themselves(projective: Estimator) -> None:
     pairs = [pair(quad(64, 3, seed=k), 64, seed=k) for k in range(2)]
     together = estimate_many(pairs)
-    for (a, b), found in zip(pairs, together, strict=True):
-        assert np.array_equal(projective(a, b).matrix, found.matrix)
+    for (a, b), outcome in zip(pairs, together, strict=True):
+        assert np.array_equal(projective(a, b).matrix, outcome.result().matrix)
 
 
 def test_threads_are_put_back() -> None:

@@ -5,7 +5,8 @@
 ['DenseRelations', 'Estimate', 'Estimator', 'Field', 'estimate', 'estimate_many']
 """
 
-from caunet.estimation.estimator import Estimator, estimate, estimate_many
+from caunet.estimation.estimator import Estimator, estimate
+from caunet.estimation.many import estimate_many
 from caunet.estimation.result import Estimate, Field
 from caunet.models import DenseRelations
 

@@ -46,7 +46,7 @@ def agreement(
     overlap = min(inside / possible, 1.0)
     return {
         "score": float((weight * likeness).sum() / total.clamp_min(1e-6)),
-        "windows": float((weight > 0.7).to(a.dtype).mean()) / (here / a.numel()),
+        "windows": float((weight > 0.7).to(a.dtype).mean()) / (max(here, 1.0) / a.numel()),
         "alike": float((weight * (likeness > 0.7)).sum() / total.clamp_min(1e-6)),
         "overlap": overlap,
         # To choose among hypotheses. Squares, because behind an obstacle a right answer correlates well in some windows

@@ -24,12 +24,14 @@ from caunet.estimation.motion_models.plane import (
 )
 
 from caunet.estimation.motion_models.camera import CameraRotation  # isort: skip  (after the plane's, in the list too)
+from caunet.estimation.motion_models.fixed import Fixed  # isort: skip
 
 __all__ = [
     "PLANE",
     "Affine",
     "CameraRotation",
     "Euclidean",
+    "Fixed",
     "MotionModel",
     "Projective",
     "Similarity",

@@ -10,7 +10,7 @@ import difflib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -39,14 +39,14 @@ class MotionModel(ABC):
     default must be given. :func:`register_motion_model` makes a class known by its name.
     """
 
-    name: ClassVar[str]
-    freedom: ClassVar[int]
+    name: str
+    freedom: int
     """Degrees of freedom; half as many motions of points determine a member."""
-    search_angles: ClassVar[int] = 24
+    search_angles: int = 24
     """How many angles, evenly around, a search tries."""
-    search_scales: ClassVar[tuple[float, ...]] = (1.0,)
+    search_scales: tuple[float, ...] = (1.0,)
     """By which factors a search enlarges the first image."""
-    simpler: ClassVar[tuple[str, ...]] = ()
+    simpler: tuple[str, ...] = ()
     """Models to fit first where this one is led astray by few motions, in the order to try them."""
 
     @property

@@ -1,13 +1,13 @@
 """The motion models of the plane, from two to eight degrees of freedom; each holds the ones before it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from caunet.estimation.motion_models.base import MotionModel, Rows, register_motion_model
 from caunet.geometry import Matrix
 
-__all__ = ["PLANE", "Affine", "Euclidean", "Projective", "Similarity", "Translation"]
+__all__ = ["PLANE", "Affine", "Euclidean", "Projective", "Similarity", "Translation", "fit_entries"]
 
 PLANE = ("translation", "euclidean", "similarity", "affine", "projective")
 """Their names; each model holds those before it."""
@@ -99,7 +99,7 @@ class Affine(MotionModel):
         return _ENTRY[:6]
 
     def fit(self, source: Matrix, target: Matrix, weight: Matrix, prior: float = 0.0) -> Matrix:
-        return _fit_entries(6, source, target, weight, prior)
+        return fit_entries(range(6), source, target, weight, prior)
 
     @classmethod
     def describe(cls, parameters: Mapping[str, float]) -> Rows:
@@ -120,7 +120,7 @@ class Projective(MotionModel):
         return _ENTRY
 
     def fit(self, source: Matrix, target: Matrix, weight: Matrix, prior: float = 0.0) -> Matrix:
-        return _fit_entries(8, source, target, weight, prior)
+        return fit_entries(range(8), source, target, weight, prior)
 
     @classmethod
     def describe(cls, parameters: Mapping[str, float]) -> Rows:
@@ -146,15 +146,18 @@ def _fit_similarity(source: Matrix, target: Matrix, weight: Matrix, *, turns: bo
     return H
 
 
-def _fit_entries(free: int, source: Matrix, target: Matrix, weight: Matrix, prior: float) -> Matrix:
-    """The first ``free`` entries: the normal equations of p' x H p = 0, with the last entry of H set to 1."""
-    rows = _equations(source, target)[:, :free]
+def fit_entries(
+    entries: Sequence[int], source: Matrix, target: Matrix, weight: Matrix, prior: float
+) -> Matrix:
+    """Some of the first eight entries: the normal equations of p' x H p = 0, the others being those of the identity."""
+    free = list(entries)
+    rows = _equations(source, target)[:, free]
     weighted = rows * np.repeat(weight, 2)[:, None]
-    hold = _HELD[:free] * prior + 1e-9
+    hold = _HELD[free] * prior + 1e-9
     system = weighted.T @ rows
-    system[np.diag_indices(free)] += hold
+    system[np.diag_indices(len(free))] += hold
     H = np.eye(3)
-    H.reshape(-1)[:free] = np.linalg.solve(system, weighted.T @ target.reshape(-1) + hold * _IDENTITY[:free])
+    H.reshape(-1)[free] = np.linalg.solve(system, weighted.T @ target.reshape(-1) + hold * _IDENTITY[free])
     return H
 
 
