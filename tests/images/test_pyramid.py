@@ -2,9 +2,11 @@
 
 import cv2
 import numpy as np
+import pytest
 import torch
 
 from caunet import geometry
+from caunet.images import pyramid as module
 from caunet.images.pyramid import halve, pyramid, smooth
 
 
@@ -27,3 +29,13 @@ def test_levels_lie_where_the_change_of_scale_says() -> None:
 
 def test_halving_keeps_odd_sizes() -> None:
     assert halve(torch.rand(7, 10)).shape == (4, 5)
+
+
+@pytest.mark.parametrize("size", [(7, 10), (64, 33), (101, 40), (2, 50)])
+def test_strips_of_a_large_image_are_halved_to_the_same_bits(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = torch.rand(size, generator=torch.Generator().manual_seed(0))
+    whole = halve(image)
+    monkeypatch.setattr(module, "_STRIP", 3 * size[1])
+    assert torch.equal(halve(image), whole)

@@ -504,3 +504,19 @@ def test_image_errors_have_fields_and_can_be_pickled():
         read_image(b"nothing", "b")
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.name, again.reason) == ("b: the bytes", str(again).removeprefix("b: the bytes: "))
+
+
+def test_colors_are_made_when_asked_for_and_gray_in_strips_is_gray(monkeypatch: pytest.MonkeyPatch) -> None:
+    colors = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
+    whole = read_image(colors)
+    monkeypatch.setattr("caunet.images.read._STRIP", 90)
+    strips = read_image(colors)
+    assert "pixels" not in vars(strips)
+    assert strips.pixels.shape == (40, 30, 3)
+    assert strips.pixels is strips.pixels
+    torch.testing.assert_close(strips.gray, whole.gray, atol=1e-7, rtol=0)
+    frozen = colors.copy()
+    frozen.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_image(frozen).pixels.shape == (40, 30, 3)

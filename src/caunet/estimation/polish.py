@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from caunet import geometry
-from caunet.estimation.blocks import Blocks
+from caunet.estimation.blocks import Blocks, SmoothedWhereRead
 from caunet.estimation.evidence import FAR, point_moves
 from caunet.estimation.motion_models import MotionModel
 from caunet.geometry import Matrix
@@ -95,7 +95,7 @@ def unit_coordinates(size: tuple[int, int]) -> Matrix:
 
 def polish(
     blocks: Blocks,
-    b: Tensor,
+    b: Tensor | SmoothedWhereRead,
     H: Matrix,
     motion_model: MotionModel,
     size: tuple[int, int],
@@ -126,7 +126,7 @@ class _Work:
     def __init__(
         self,
         blocks: Blocks,
-        b: Tensor,
+        b: Tensor | SmoothedWhereRead,
         mask: Tensor | None,
         motion_model: MotionModel,
         size: tuple[int, int],
@@ -174,7 +174,7 @@ class _Work:
     def step(self, H: Matrix) -> tuple[Matrix, float]:
         """One Gauss-Newton step: the new H, and how far it moved the corners at most."""
         grid, inside = grid_places(H, self.x, self.y, (self.b.shape[0], self.b.shape[1]))
-        seen = read_grid(self.b, grid)
+        seen = self.b.read(grid) if isinstance(self.b, SmoothedWhereRead) else read_grid(self.b, grid)
         b, self.inside = seen[:, 1:-1, 1:-1], inside[:, 1:-1, 1:-1].to(seen.dtype)
         if self.mask_a is not None:
             self.inside *= self.mask_a

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from caunet import geometry
-from caunet.estimation.blocks import choose_blocks, whole_image
+from caunet.estimation.blocks import SmoothedWhereRead, choose_blocks, whole_image
 from caunet.estimation.evidence import FAR, agreement, distortion, repetition, uncertainty
 from caunet.estimation.fit import robust_fit
 from caunet.estimation.limits import Limits
@@ -220,7 +220,7 @@ class _Pair:
         self.levels = levels_of(size_a, size_b)
         self.a, self.b = pyramid(view.a, self.levels), pyramid(view.b, self.levels)
         self.mask_a, self.mask_b = (mask_pyramid(mask, self.levels) for mask in (view.mask_a, view.mask_b))
-        self._smoothed: dict[int, Tensor] = {}
+        self._smoothed: dict[int, Tensor | SmoothedWhereRead] = {}
         self.top = self.levels - 1
         self.next = max(self.top - 1, 0)  # the level at which hypotheses are compared
         self.initial = motion_model.initial(size_a, size_b)
@@ -412,7 +412,8 @@ class _Pair:
             blocks = choose_blocks(a, _size(self.b[level]), H, mask_a, mask_b)
         most, stop = _STEPS[stage]
         if level not in self._smoothed:
-            self._smoothed[level] = smooth(self.b[level])
+            b = self.b[level]
+            self._smoothed[level] = smooth(b) if a.numel() <= _WHOLE else SmoothedWhereRead(b)
         return polish(
             blocks,
             self._smoothed[level],

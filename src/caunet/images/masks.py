@@ -47,14 +47,14 @@ def _bars(image: Tensor) -> tuple[int, int, int, int]:
         inner = image[top:bottom, left:right]
         if inner.numel() == 0:
             return before
-        rows = (inner.amax(1) - inner.amin(1)) <= _LEVELS
-        above, below = _run(rows, inner[:, 0]), _run(rows.flip(0), inner[:, 0].flip(0))
+        above, below = _run(inner), _run(inner.flip(0) if _flat(inner[-1:]) else inner[-1:])
         if above + below >= bottom - top:
             return top, top, left, left
         top, bottom = top + above, bottom - below
         inner = image[top:bottom, left:right]
-        columns = (inner.amax(0) - inner.amin(0)) <= _LEVELS
-        before_left, after_right = _run(columns, inner[0]), _run(columns.flip(0), inner[0].flip(0))
+        turned = inner.mT
+        before_left = _run(turned)
+        after_right = _run(turned.flip(0) if _flat(turned[-1:]) else turned[-1:])
         if before_left + after_right >= right - left:
             return top, top, left, left
         left, right = left + before_left, right - after_right
@@ -62,10 +62,16 @@ def _bars(image: Tensor) -> tuple[int, int, int, int]:
             return before
 
 
-def _run(flat: Tensor, level: Tensor) -> int:
-    """How many entries from the first on are flat and of the first one's level."""
-    same = flat & ((level - level[0]).abs() <= _LEVELS)
-    return int(same.long().cumprod(0).sum())
+def _run(image: Tensor) -> int:
+    """How many rows from the first on are flat and of the first one's level."""
+    if not _flat(image[:1]):  # as in nearly all images: the other rows need not be looked at
+        return 0
+    same = ((image.amax(1) - image.amin(1)) <= _LEVELS) & ((image[:, 0] - image[0, 0]).abs() <= _LEVELS)
+    return _length(same)
+
+
+def _flat(row: Tensor) -> bool:
+    return float(row.amax() - row.amin()) <= _LEVELS
 
 
 def _opening(image: Tensor) -> Tensor | None:
@@ -73,18 +79,18 @@ def _opening(image: Tensor) -> Tensor | None:
     corners = torch.stack([image[0, 0], image[0, -1], image[-1, 0], image[-1, -1]])
     if float(corners.amax() - corners.amin()) > _LEVELS:
         return None
-    level = (image - corners.median()).abs() <= _LEVELS
+    middle = corners.median()
+    # A surrounding reaches along every edge from both of its corners; a dark sky does not.
+    edges = [(edge - middle).abs() <= _LEVELS for edge in (image[0], image[-1], image[:, 0], image[:, -1])]
+    if min(min(_length(edge), _length(edge.flip(0))) for edge in edges) < 2:
+        return None
+    level = (image - middle).abs() <= _LEVELS
     # Reached in a straight line from one of the edges without leaving the level.
     around = torch.zeros_like(level)
     for dim in (0, 1):
-        ahead = level.long().cumprod(dim) > 0
-        back = level.flip(dim).long().cumprod(dim).flip(dim) > 0
+        ahead = level.to(torch.uint8).cumprod(dim, dtype=torch.uint8) > 0
+        back = level.flip(dim).to(torch.uint8).cumprod(dim, dtype=torch.uint8).flip(dim) > 0
         around |= ahead | back
-    # A surrounding reaches along every edge from both of its corners; a dark sky does not.
-    edges = (around[0], around[-1], around[:, 0], around[:, -1])
-    sizes = [(_length(edge), _length(edge.flip(0))) for edge in edges]
-    if min(min(pair) for pair in sizes) < 2:
-        return None
     share = float(around.float().mean())
     return ~around if _LEAST <= share <= _MOST else None
 

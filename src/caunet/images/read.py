@@ -16,7 +16,9 @@ A file that cannot be used is an :class:`ImageError`, an array or tensor that ca
 """
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +48,7 @@ MIN_SIDE = 16
 MAX_CONTENT = 1 << 30
 """Bytes that are read from an open file: no image of 40 megapixels needs more."""
 
+_STRIP = 1 << 18  # pixels whose colors are made gray at once
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _LARGEST = {torch.uint8: 255.0, torch.uint16: 65535.0, torch.bool: 1.0}
 _SIGNED = (torch.int16, torch.int32)
@@ -64,12 +67,16 @@ class LoadedImage:
 
     gray: Tensor
     """(H, W) float32."""
-    pixels: Tensor
-    """(H, W), or (H, W, 3) where there is color; float32. The same tensor as ``gray`` where there is none."""
+    _pixels: Tensor | Callable[[], Tensor] = field(repr=False)
     source: str
     """Where it came from: a path, ``bytes``, ``file``, ``PIL image``, ``array`` or ``tensor``."""
     mask: Tensor | None = None
     """(H, W) bool: which pixels are there, of an image that is transparent, NaN or masked somewhere; else None."""
+
+    @cached_property
+    def pixels(self) -> Tensor:
+        """(H, W), or (H, W, 3) where there is color; float32. The same tensor as ``gray`` where there is none."""
+        return self._pixels if isinstance(self._pixels, Tensor) else self._pixels()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -106,10 +113,10 @@ def read_image(
     _check_channel(channel)
     if isinstance(value, LoadedImage):
         mask = None if value.mask is None else value.mask.to(device)
-        gray, pixels = value.gray.to(device), value.pixels.to(device)
-        if channel is not None:
-            gray = pixels = _chosen(pixels, channel, argument)
-        return LoadedImage(gray, pixels, value.source, mask)
+        if channel is None:
+            return LoadedImage(value.gray.to(device), lambda: value.pixels.to(device), value.source, mask)
+        gray = _chosen(value.pixels.to(device), channel, argument)
+        return LoadedImage(gray, gray, value.source, mask)
     several = isinstance(channel, int)
     if isinstance(value, Tensor):
         return _loaded(_from_tensor(value, argument, several), "tensor", argument, device, channel)
@@ -246,7 +253,8 @@ def _from_numpy(array: npt.NDArray[Any], argument: str, several: bool) -> Tensor
         with np.errstate(over="ignore"):  # what becomes infinite is refused below
             array = array.astype(np.float64 if array.dtype.itemsize > 4 else np.float32)
     else:
-        array = array.astype(array.dtype.newbyteorder("="))
+        # torch refuses arrays that may not be written to, though nothing is written here.
+        array = array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
@@ -306,6 +314,8 @@ def _loaded(
     mask = None if there is None else torch.from_numpy(there).to(values.device)
     values, mask = _without_gaps(values, mask, name)
     values, mask = values.to(device), None if mask is None else mask.to(device)
+    if values.ndim == 3 and values.shape[2] == 3 and values.dtype in _LARGEST and channel is None:
+        return LoadedImage(_gray(values, name), lambda: _to_unit(values, name).contiguous(), source, mask)
     if values.ndim == 3 and values.shape[2] == 4:
         values, mask = _without_opacity(_to_unit(values, name), mask)
     elif channel is not None:
@@ -318,6 +328,16 @@ def _loaded(
         values = values[..., 0]
     values = values.contiguous()
     return LoadedImage(values if values.ndim == 2 else to_gray(values), values, source, mask)
+
+
+def _gray(values: Tensor, name: str) -> Tensor:
+    """(H, W) of whole numbers (H, W, 3), in strips: as floats, colors take twelve bytes a pixel."""
+    height, width = values.shape[:2]
+    gray = torch.empty(height, width, device=values.device)
+    step = max(_STRIP // width, 1)
+    for top in range(0, height, step):
+        gray[top : top + step] = to_gray(_to_unit(values[top : top + step], name))
+    return gray
 
 
 def _without_gaps(values: Tensor, mask: Tensor | None, name: str) -> tuple[Tensor, Tensor | None]:
@@ -372,7 +392,7 @@ def _chosen(values: Tensor, channel: int | str, name: str) -> Tensor:
 def _to_unit(values: Tensor, name: str) -> Tensor:
     """float32 within 0..1, by the rules above; refuses what is not finite."""
     if values.dtype in _LARGEST:
-        return values.to(torch.float32) / _LARGEST[values.dtype]
+        return values.to(torch.float32).div_(_LARGEST[values.dtype])
     bad = int((~values.isfinite()).sum())
     if bad:
         raise ValueError(f"{name} has {bad} of {values.numel()} values that are NaN or infinite")
