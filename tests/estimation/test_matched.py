@@ -11,6 +11,7 @@ from caunet import geometry
 from caunet.estimation.register import register
 from caunet.geometry import corners, warp
 from caunet.matching import Matcher
+from caunet.models import load_pretrained
 
 
 def _scene(height: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -71,3 +72,10 @@ def test_simple_pairs_are_not_matched() -> None:
 def test_unrelated_images_are_not_believed() -> None:
     found = caunet.estimate(_scene(200, 240, seed=3), _scene(200, 240, seed=4))
     assert found.confidence < 0.5
+
+
+def test_an_answer_of_low_rank_is_not_out_of_range_where_there_are_no_limits() -> None:
+    a, b = (torch.rand(64, 64, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    with torch.inference_mode():
+        found = register(a, b, load_pretrained("motion"))
+    assert found.reason != "out of range"

@@ -116,7 +116,7 @@ def register(
     best, beyond = None, False
     for other in _hypotheses(pair, model, matcher, initial):
         best = other if best is None else max(best, other, key=lambda hypothesis: hypothesis.rank)
-        beyond |= other.rank + _OUTSIDE >= _GOOD > other.rank
+        beyond |= limits is not None and other.rank + _OUTSIDE >= _GOOD > other.rank
         if best.rank >= _GOOD:
             break
     assert best is not None
