@@ -11,6 +11,7 @@ import math
 import statistics
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -164,15 +165,19 @@ def caption(results: Sequence[Result]) -> str:
 
     >>> caption([{"data": "cifar10", "protocol": "text", "updates": 60000, "seed": 0, "pairs": "fixed"}])
     'cifar10, text protocol, fixed pairs, 60,000 updates, 1 seed'
+
+    Where some cells have fewer seeds than others, both numbers are given.
     """
 
     def values(name: str) -> str:
         return ", ".join(sorted({str(result.get(name, "?")) for result in results}))
 
     updates = ", ".join(f"{count:,}" for count in sorted({result["updates"] for result in results}))
-    seeds = len({result["seed"] for result in results})
+    cells = Counter((result.get("task"), result.get("protocol"), result.get("model")) for result in results)
+    fewest, most = min(cells.values()), len({result["seed"] for result in results})
+    seeds = f"{most} seed{'s' if most > 1 else ''}" if fewest == most else f"{fewest} to {most} seeds"
     protocol = f"{values('protocol')} protocol, {values('pairs')} pairs"
-    return f"{values('data')}, {protocol}, {updates} updates, {seeds} seed{'s' if seeds > 1 else ''}"
+    return f"{values('data')}, {protocol}, {updates} updates, {seeds}"
 
 
 HEADINGS = {
