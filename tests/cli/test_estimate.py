@@ -149,7 +149,7 @@ def test_below_the_confidence_asked_for_it_ends_with_3(known, pictures, tmp_path
         (["--model", "rigid"], "model must be one of translation, .*got 'rigid'"),
         (
             ["--model", "camera-rotation", "--focal", "9", "--server", "http://x"],
-            "--focal and --principal-point must be left out with --server",
+            "--focal must be left out with --server",
         ),
         (["--server", "localhost"], r"--server must be an address such as http://localhost:8000"),
     ],
@@ -201,7 +201,9 @@ def test_help_teaches(capsys):
     said = capsys.readouterr().out
     for words in (
         "--min-confidence",
-        "Example: caunet estimate",
+        "To see how they fit: caunet estimate",
+        "--max-angle",
+        "--mask-a",
         "maps points of a to points of b",
         "orange",
     ):
@@ -223,3 +225,77 @@ def test_two_photographs_from_end_to_end(tmp_path, capsys):
     assert np.linalg.norm(error, axis=1).max() < 1
     aligned = np.asarray(opened(tmp_path / "o.png")).astype(float)[100:300, 100:300]
     assert np.abs(aligned - scene[100:300, 100:300]).mean() < 4
+
+
+def test_what_is_known_beforehand_reaches_the_estimator(tmp_path, capsys):
+    """Masks, a region, a first matrix, bounds and a channel, on photographs; JSON there and back."""
+    scene = data.astronaut()
+    a, b = scene[20:220, 30:230].copy(), scene[26:226, 21:221].copy()  # moved by (+9, -6)
+    a[:, :70] = b[:, :70] = scene[300:500, 100:170]
+    mask = np.ones((200, 200), np.uint8) * 255
+    mask[:, :70] = 0
+    for name, image in {"a": a, "b": b, "mask": mask}.items():
+        Image.fromarray(image).save(tmp_path / f"{name}.png")
+    paths = [str(tmp_path / name) for name in ("a.png", "b.png")]
+    mask_path = str(tmp_path / "mask.png")
+    base = ["estimate", *paths, "--model", "euclidean", "--threads", "1", "--json"]
+    (tmp_path / "matrix.json").write_text("[[1, 0, 8], [0, 1, -5], [0, 0, 1]]")
+    (tmp_path / "matrix.txt").write_text("1 0 8\n0 1 -5\n0 0 1\n")
+    cases = [
+        ["--mask-a", mask_path, "--mask-b", mask_path],
+        ["--region", "80", "10", "110", "180", "--initial", str(tmp_path / "matrix.json")],
+        ["--region", "80", "10", "110", "180", "--region-b", "80", "0", "120", "200", "--max-shift", "20"],
+        ["--mask-a", mask_path, "--mask-b", mask_path, "--channel", "red", "--max-angle", "5"],
+        [
+            "--mask-a",
+            mask_path,
+            "--mask-b",
+            mask_path,
+            "--channel",
+            "2",
+            "--initial",
+            str(tmp_path / "matrix.txt"),
+        ],
+    ]
+    for options in cases:
+        assert main([*base, *options]) == 0, options
+        text = capsys.readouterr().out
+        found = Estimate.from_json(json.loads(text))
+        np.testing.assert_allclose(found.matrix[:2, 2], [9, -6], atol=0.3)
+        assert found.reason == "found"
+        assert found.covariance.shape == (8, 8)
+        assert (
+            json.loads(json.dumps(found.to_json(field=False)))["covariance"] == json.loads(text)["covariance"]
+        )
+    # What --json printed is itself a first matrix; beyond a bound the exit code says so.
+    (tmp_path / "found.json").write_text(text)
+    out = ["--max-shift", "4", "--mask-a", mask_path, "--mask-b", mask_path]
+    assert main([*base, *out]) == 3
+    missed = json.loads(capsys.readouterr().out)
+    assert missed["reason"] in ("out of range", "unrelated")
+    assert np.hypot(missed["parameters"]["shift_x"], missed["parameters"]["shift_y"]) <= 4.001
+    assert main([*base, *out[2:], "--initial", str(tmp_path / "found.json")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--max-shift", "-1"], "--max-shift must be a number, 0 or more, got -1"),
+        (["--max-angle", "-1"], "--max-angle must be a number, 0 or more, got -1"),
+        (["--max-scale", "0.5"], "--max-scale must be a number, at least 1, got 0.5"),
+        (["--channel", "violet"], "--channel must be gray, red, green, blue or a number, got 'violet'"),
+        (["--channel", "7"], "channel must be at most 2 for a: "),
+        (["--mask-a", "{a}"], "mask_a must have one channel, got an image in color"),
+        (["--mask-b", "nowhere.png"], "mask_b: nowhere.png: cannot be read"),
+        (["--region", "0", "0", "500", "20"], "region must be (x, y, width, height) in whole pixels within"),
+        (["--initial", "nowhere.json"], "--initial nowhere.json: cannot be read: No such file"),
+        (["--initial", "{a}"], "--initial "),
+        (
+            ["--server", "http://localhost:1", "--max-angle", "3"],
+            "--max-angle must be left out with --server",
+        ),
+    ],
+)
+def test_bad_options_are_named(options, message, pictures, capsys):
+    assert main(["estimate", *pictures, *(option.format(a=pictures[0]) for option in options)]) == 2
+    assert message in capsys.readouterr().err

@@ -11,28 +11,18 @@ import tyro
 if TYPE_CHECKING:
     from caunet.estimation.result import Estimate
 
-__all__ = ["EstimateCommand"]
+__all__ = ["EstimateCommand", "SearchOptions"]
 
 UNSURE = 3
 """Exit code when the confidence is lower than asked for."""
+FAILED = 3
+"""Exit code when some of many pairs ended with an error."""
 
 
-@dataclass(frozen=True)
-class EstimateCommand:
-    """Estimate the transformation from image a to image b: matrix, shift, angle, scale, shear, and a confidence.
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What may relate images, and how it is looked for."""
 
-    The matrix maps points of a to points of b, in pixels: x to the right, y down, the center of the first pixel
-    at (0, 0). Confidence is the probability that the corners are off by less than 1 % of the diagonal on average.
-    The exit code is 0; 3 if the confidence is below --min-confidence; 2 if an image cannot be used.
-
-    Example: caunet estimate left.jpg right.jpg --out aligned.png --overlay overlay.png
-    """
-
-    a: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="A")]
-    """The first image: PNG, JPEG, TIFF, BMP, GIF, WebP or PPM, 16 x 16 pixels to 40 megapixels. Of an animation or a
-    file of several pages the first is taken; transparent pixels are put on white."""
-    b: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="B")]
-    """The second image; it may have another size."""
     model: str = "projective"
     """The motion model, what may relate them. translation: shift; euclidean: and angle; similarity: and scale; affine:
     and shear and stretch; projective: and perspective; camera-rotation: a camera that only turns (needs --focal). The
@@ -41,6 +31,98 @@ class EstimateCommand:
     """The focal length in pixels, for --model camera-rotation."""
     principal_point: Annotated[tuple[float, float] | None, tyro.conf.arg(metavar="X Y")] = None
     """Where the optical axis meets the images, in pixels, for --model camera-rotation; default: their centers."""
+    max_shift: Annotated[float | None, tyro.conf.arg(metavar="PIXELS")] = None
+    """The farthest that the center of a may move. An answer beyond a bound is not given: its reason is "out of range",
+    its confidence 0."""
+    max_angle: Annotated[float | None, tyro.conf.arg(metavar="DEGREES")] = None
+    """The largest angle, to either side."""
+    max_scale: Annotated[float | None, tyro.conf.arg(metavar="FACTOR")] = None
+    """The largest scale; 1.25 also allows down to 1 / 1.25."""
+    channel: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """What is compared of color images: gray (default), red, green, blue, or a number from 0."""
+    find_borders: bool = True
+    """Leave out borders of one gray level and what lies around a round aperture, where no mask is given."""
+    device: str = "cpu"
+    """Where to compute."""
+    threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """CPU threads to use; default: what torch finds."""
+
+    def check_search(self) -> None:
+        """Everything that can be wrong without reading an image."""
+        from caunet.estimation.limits import Bounds
+        from caunet.estimation.motion_models import create_motion_model
+
+        try:
+            create_motion_model(self.model, **self._options())
+        except TypeError as error:  # an option of another model
+            raise ValueError(f"--{error}") from error
+        for name, value in self._bounds().items():
+            try:
+                Bounds.of({name: value})
+            except ValueError as error:
+                what = "at least 1" if name == "scale" else "0 or more"
+                raise ValueError(f"--max-{name} must be a number, {what}, got {value:g}") from error
+        channel = self._channel()
+        if isinstance(channel, str) and channel not in ("gray", "red", "green", "blue"):
+            raise ValueError(f"--channel must be gray, red, green, blue or a number, got {channel!r}")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"--threads must be at least 1, got {self.threads}")
+
+    def estimator_options(self) -> dict[str, Any]:
+        """For :class:`caunet.Estimator`."""
+        return {
+            "bounds": self._bounds() or None,
+            "channel": self._channel(),
+            "find_borders": self.find_borders,
+            "device": _device(self.device),
+            "threads": self.threads,
+            **self._options(),
+        }
+
+    def _options(self) -> dict[str, Any]:
+        """Of the motion model, as far as they are given."""
+        options = {"focal": self.focal, "principal_point": self.principal_point}
+        return {name: value for name, value in options.items() if value is not None}
+
+    def _bounds(self) -> dict[str, float]:
+        bounds = {"shift": self.max_shift, "angle": self.max_angle, "scale": self.max_scale}
+        return {name: value for name, value in bounds.items() if value is not None}
+
+    def _channel(self) -> int | str | None:
+        return int(self.channel) if self.channel is not None and self.channel.isdecimal() else self.channel
+
+
+@dataclass(frozen=True)
+class EstimateCommand(SearchOptions):
+    """Estimate the transformation from image a to image b: matrix, shift, angle, scale, shear, and a confidence.
+
+    The matrix maps points of a to points of b, in pixels: x to the right, y down, the center of the first pixel
+    at (0, 0). Confidence is the probability that the corners are off by less than 1 % of the diagonal on average.
+    The exit code is 0; 3 if the confidence is below --min-confidence; 2 if an image cannot be used.
+
+    Transparent pixels do not count, nor do borders of one gray level; say what else does not by --mask-a, --mask-b or
+    --region. What you know beforehand makes the answer safer: a simpler --model, --max-shift, --max-angle, --initial.
+
+    To see how they fit: caunet estimate left.jpg right.jpg --out aligned.png --overlay overlay.png
+
+    For a program: caunet estimate a.tif b.tif --model euclidean --max-angle 5 --mask-a cells.png --json
+    """
+
+    a: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="A")]
+    """The first image: PNG, JPEG, TIFF, BMP, GIF, WebP, PPM, AVIF, JPEG 2000 or HEIC (with the extra heif), 16 x 16
+    pixels to 40 megapixels. Of an animation or a file of several pages the first is taken."""
+    b: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="B")]
+    """The second image; it may have another size."""
+    mask_a: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """An image as large as a, black where a does not show the scene: only what is not black counts."""
+    mask_b: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """The same for b."""
+    region: Annotated[tuple[int, int, int, int] | None, tyro.conf.arg(metavar="X Y WIDTH HEIGHT")] = None
+    """The part of a to compare, in pixels; the matrix is that of the whole images."""
+    region_b: Annotated[tuple[int, int, int, int] | None, tyro.conf.arg(metavar="X Y WIDTH HEIGHT")] = None
+    """The part of b."""
+    initial: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """A matrix to try first: JSON (three rows, or what --json printed for another pair), or a text of three rows."""
     json: bool = False
     """Print one JSON object instead of text."""
     field: bool = False
@@ -51,10 +133,6 @@ class EstimateCommand:
     """Write both to this file: a in orange, b resampled onto it in azure, gray where they agree."""
     min_confidence: float = 0.5
     """The confidence below which the exit code is 3 (the files asked for are written all the same)."""
-    device: str = "cpu"
-    """Where to compute."""
-    threads: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """CPU threads to use; default: what torch finds."""
     server: Annotated[str | None, tyro.conf.arg(metavar="URL")] = None
     """Send the images to a running `caunet serve`: its address, such as http://localhost:8000."""
     timeout: float = 60.0
@@ -86,23 +164,20 @@ class EstimateCommand:
 
     def _check(self) -> None:
         """Everything that can be wrong without reading an image."""
-        from caunet.estimation.motion_models import create_motion_model
         from caunet.estimation.overlay import check_output
 
-        try:
-            create_motion_model(self.model, **self._options())
-        except TypeError as error:  # an option of another model
-            raise ValueError(f"--{error}") from error
-        if self.server is not None and self._options():
-            raise ValueError(
-                "--focal and --principal-point must be left out with --server, which does not know them"
-            )
+        self.check_search()
+        given = [*self._options(), *(f"max_{name}" for name in self._bounds())]
+        names = ("mask_a", "mask_b", "region", "region_b", "initial", "channel")
+        given += [name for name in names if getattr(self, name) is not None]
+        given += [] if self.find_borders else ["no_find_borders"]
+        if self.server is not None and given:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise ValueError(f"{options} must be left out with --server, which does not know them")
         if not 0 <= self.min_confidence <= 1:
             raise ValueError(f"--min-confidence must be within 0..1, got {self.min_confidence}")
         if self.field and not self.json:
             raise ValueError("--field must be used with --json")
-        if self.threads is not None and self.threads < 1:
-            raise ValueError(f"--threads must be at least 1, got {self.threads}")
         for option, path in (("--out", self.out), ("--overlay", self.overlay)):
             if path is None:
                 continue
@@ -113,16 +188,18 @@ class EstimateCommand:
             raise ValueError(f"--out and --overlay must be different files, got {self.out} for both")
 
     def _locally(self) -> "Estimate":
-        device = _device(self.device)
+        options = self.estimator_options()
         from caunet.estimation.estimator import Estimator
 
-        estimator = Estimator(self.model, device=device, threads=self.threads, **self._options())
-        return estimator(self.a, self.b)
-
-    def _options(self) -> dict[str, Any]:
-        """Of the motion model, as far as they are given."""
-        options = {"focal": self.focal, "principal_point": self.principal_point}
-        return {name: value for name, value in options.items() if value is not None}
+        return Estimator(self.model, **options)(
+            self.a,
+            self.b,
+            mask_a=self.mask_a,
+            mask_b=self.mask_b,
+            region=self.region,
+            region_b=self.region_b,
+            initial=None if self.initial is None else _read_matrix(self.initial),
+        )
 
     def _remotely(self, server: str) -> "Estimate":
         from caunet.cli.remote import estimate_remotely
@@ -150,6 +227,32 @@ def _writable(image: Any, path: Path) -> Any:
 
         return Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))
     return image
+
+
+def _read_matrix(path: Path) -> Any:
+    """The matrix in a file: JSON of one or of an estimate, or three rows of numbers."""
+    import numpy as np
+
+    from caunet.errors import DataError
+    from caunet.files import printable_path
+
+    name = f"--initial {printable_path(path)}"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        try:
+            data = json.loads(text)
+            values = data["matrix"] if isinstance(data, dict) else data
+        except json.JSONDecodeError:
+            values = [line.replace(",", " ").split() for line in text.splitlines() if line.strip()]
+        matrix = np.array(values, dtype=np.float64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{name}: must hold a matrix, as JSON or as three rows of numbers") from error
+    if matrix.shape != (3, 3):
+        raise DataError(f"{name}: must hold a matrix of three rows and columns, got shape {matrix.shape}")
+    return matrix
 
 
 def _device(name: str) -> Any:

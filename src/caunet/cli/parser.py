@@ -17,6 +17,7 @@ from caunet.cli import (
     bench,
     data,
     estimate,
+    estimate_many,
     evaluate,
     export,
     models,
@@ -66,6 +67,7 @@ def _tree(arguments: Sequence[str]) -> Any:
     """The union of the subcommands; a profile and model named in ``arguments`` decide the defaults that help shows."""
     groups: list[Any] = [
         Annotated[estimate.EstimateCommand, tyro.conf.subcommand("estimate")],
+        Annotated[estimate_many.EstimateManyCommand, tyro.conf.subcommand("estimate-many")],
         Annotated[align.Align, tyro.conf.subcommand("align")],
         Annotated[serve.Serve, tyro.conf.subcommand("serve")],
         Annotated[
