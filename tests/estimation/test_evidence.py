@@ -1,4 +1,4 @@
-"""Evidence must tell right answers from wrong ones, patterns from pictures, and rigid motions from violent ones."""
+"""Evidence must tell right answers from wrong ones, what still moves from what does not, and how far H distorts."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from tests.estimation.scenes import corner_error, pair, quad, scene
 from torch import Tensor
 
 from caunet.estimation.confidence import FEATURES, confidence, features
-from caunet.estimation.evidence import agreement, distortion, repetition
+from caunet.estimation.evidence import agreement, distortion, drift, explained, local_motions
 from caunet.estimation.motion_models import Projective
 from caunet.estimation.search import initial_guesses
 
@@ -36,13 +36,46 @@ def test_overlap_is_the_share_of_a_that_b_shows() -> None:
     assert agreement(a, b, shift)["overlap"] == pytest.approx(30 / 40)
 
 
-def test_patterns_repeat_and_pictures_do_not() -> None:
-    x = np.arange(64)
-    stripes = 0.5 + 0.4 * np.sin(x * (2 * np.pi / 9))[None] * np.ones((64, 1))
-    squares = 0.5 + 0.4 * np.sin(x * (2 * np.pi / 9))[None] * np.sin(x * (2 * np.pi / 7))[:, None]
-    assert repetition(_tensors(stripes)[0]) > 0.9
-    assert repetition(_tensors(squares)[0]) > 0.9
-    assert repetition(_tensors(np.random.default_rng(0).random((64, 64)))[0]) < 0.3
+def test_local_motions_solve_least_squares_in_each_window() -> None:
+    a, b = _tensors(*pair(np.array([[1.0, 0, 0.4], [0, 1, -0.3], [0, 0, 1]]), 40))
+    b = 0.7 * b + 0.1
+    found = local_motions(a, b, np.eye(3))
+    A, B = a.double().numpy(), b.double().numpy()
+    x, y = np.zeros_like(A), np.zeros_like(A)
+    x[:, 1:-1] = (A[:, 2:] - A[:, :-2] + B[:, 2:] - B[:, :-2]) / 4
+    y[1:-1] = (A[2:] - A[:-2] + B[2:] - B[:-2]) / 4
+    k = 0
+    for top in range(0, 31, 5):
+        for left in range(0, 31, 5):
+            box = (slice(top, top + 10), slice(left, left + 10))
+            first, second = A[box] - A[box].mean(), B[box] - B[box].mean()
+            gap = (first - second * first.std() / second.std()).flatten()
+            solved = np.linalg.lstsq(np.stack([x[box].flatten(), y[box].flatten()], 1), gap, rcond=None)[0]
+            np.testing.assert_allclose(found.points[k], [left + 4.5, top + 4.5])
+            np.testing.assert_allclose(found.motion[k], solved, atol=0.03)
+            assert found.likeness[k] == pytest.approx(
+                np.corrcoef(first.flatten(), second.flatten())[0, 1], abs=0.01
+            )
+            k += 1
+    assert k == len(found.points)
+    assert np.median(found.motion, 0) == pytest.approx([0.4, -0.3], abs=0.12)
+
+
+def test_what_moves_by_itself_is_not_explained() -> None:
+    a, b = _tensors(*pair(np.eye(3), 96))
+    assert explained(local_motions(a, b, np.eye(3)), (96, 96)) == pytest.approx(1)
+    b[:, 48:] = b.roll(3, 1)[:, 48:]
+    assert 0.3 < explained(local_motions(a, b, np.eye(3)), (96, 96)) < 0.65
+    assert explained(local_motions(a, torch.zeros(96, 96), np.eye(3)), (96, 96)) == 0
+
+
+def test_drift_is_how_far_a_homography_would_still_move_the_corners() -> None:
+    H = quad(64, 1.5, seed=4)
+    a, b = _tensors(*pair(H, 64))
+    expected = corner_error(np.eye(3), H, (64, 64)) / np.hypot(64, 64)
+    assert drift(local_motions(a, b, np.eye(3)), (64, 64)) == pytest.approx(expected, rel=0.35)
+    assert drift(local_motions(a, b, H), (64, 64)) < 0.15 * expected
+    assert drift(local_motions(torch.zeros(64, 64), b, H), (64, 64)) == 1
 
 
 def test_distortion_is_the_ratio_of_stretches() -> None:
@@ -72,9 +105,11 @@ def test_features_are_finite_at_the_extremes_and_no_evidence_is_no_confidence() 
         "correlation",
         "moved",
         "uncertainty",
-        "repetition",
         "inliers",
         "overlap",
+        "explained",
+        "drift",
+        "distinct",
     )
     for value in (0.0, 1.0):
         evidence = dict.fromkeys((*names, "windows", "distortion"), value)

@@ -37,6 +37,7 @@ def summarize(data: Mapping[str, Any]) -> str:
         verdict += f": do not rely on it: {_ADVICE[data.get('reason', 'unrelated')]}"
     rows += [
         ("confidence", verdict),
+        *_explained(data.get("explained")),
         ("motions", f"{data['inliers']:,} of {data['matches']:,} agree"),
         ("time", f"{data['seconds'] * 1000:.0f} ms"),
     ]
@@ -47,6 +48,11 @@ def summarize(data: Mapping[str, Any]) -> str:
     ]
     lines += [f"  {name:<12} {value}" for name, value in rows]
     return "\n".join(lines)
+
+
+def _explained(share: float | None) -> list[tuple[str, str]]:
+    """Said only where much is left: a scene with depth, something that covers it."""
+    return [] if share is None or share > 0.9 else [("explained", f"{100 * share:.0f} % of the image")]
 
 
 def _size(size: list[int]) -> str:

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.estimation.confidence import confidence
+from caunet.estimation.confidence import confidence, doubt
 from caunet.estimation.evidence import FAR
 from caunet.estimation.limits import Bounds, Limits
 from caunet.estimation.motion_models import PLANE, Fixed, MotionModel, create_motion_model
 from caunet.estimation.polish import unit_coordinates
+from caunet.estimation.reasons import Reason
 from caunet.estimation.regions import Part, part_of
 from caunet.estimation.register import Registration, register
 from caunet.estimation.result import Estimate, Field
@@ -120,12 +121,14 @@ class Estimator:
             )
             found = self._register((first.size, second.size), parts, initial)
         field, inliers = _field(found)
+        sure = confidence(found.evidence)
         return Estimate(
             matrix=torch.from_numpy(found.H) if isinstance(a, Tensor) else found.H,
             model=self.motion_model.name,
-            confidence=confidence(found.evidence),
+            confidence=sure,
             covariance=found.covariance,
-            reason=found.reason if found.reason != "found" else None,
+            explained=found.evidence.get("explained"),
+            reason=_reason(found, sure),
             size_a=first.size,
             size_b=second.size,
             inliers=inliers,
@@ -336,6 +339,13 @@ def _of_whole(found: Registration, size: tuple[int, int], a: Part, b: Part) -> R
 
 def _shape(value: Any) -> Any:
     return tuple(value.shape) if hasattr(value, "shape") else type(value).__name__
+
+
+def _reason(found: Registration, sure: float) -> Reason:
+    """How it ended: what the registration knows, or what speaks against an answer that is not trusted."""
+    if found.reason != "found" or sure >= 0.5:
+        return found.reason
+    return doubt(found.evidence)
 
 
 def _field(found: Registration) -> tuple[Field, Tensor]:

@@ -1,7 +1,7 @@
 """What speaks for an answer, and against it: numbers that rank hypotheses and give the confidence.
 
 None of them is what the answer was fitted to: the agreement of many small windows, each with its own gain and bias,
-the precision that the textures allow, whether the pattern repeats, and whether the motions of patches agree.
+the precision that the textures allow, whether the motions of patches agree, and what still moves under the answer.
 """
 
 import math
@@ -13,17 +13,36 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from caunet import geometry
+from caunet.estimation.fit import robust_fit
+from caunet.estimation.motion_models import Projective
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
 
-__all__ = ["FAR", "agreement", "corner_covariance", "distortion", "point_moves", "repetition", "uncertainty"]
+__all__ = [
+    "FAR",
+    "LocalMotions",
+    "Windows",
+    "agreement",
+    "corner_covariance",
+    "correlate",
+    "distortion",
+    "drift",
+    "explained",
+    "local_motions",
+    "point_moves",
+    "uncertainty",
+]
 
 FAR = 1e6
 """Pixels: where points behind the viewer are put."""
 
 _WINDOW = 8
-_MIDDLE = 64  # side of what is searched for repetition
-_BROAD = 15
+_LOCAL = 10  # side of the windows whose motion is measured
+_NEAR = 0.005  # of the diagonal, up to which a window's motion is explained
+_LIKE = 0.3  # correlation from which a window shows the same
+_FEWEST = 4.0  # windows that determine a homography
+_FAINT = 0.001**2  # squared gradient that shows nothing
+_LONGEST = 3.0  # pixels: of what one step can measure
 _FLAT = 0.004**2  # variance of gray levels below which a window shows nothing: one level is 1/255 = 0.0039
 
 
@@ -99,6 +118,83 @@ def _seen(
     return read_grid(b, grid), inside
 
 
+class LocalMotions(NamedTuple):
+    """What is left to move in separate windows of a, in pixels of it."""
+
+    points: Matrix
+    """(N, 2): centers of the windows that show something in both images."""
+    motion: Matrix
+    """(N, 2): a's content at ``points`` is found in b at H (points + motion)."""
+    weight: Matrix
+    """(N,): how well the texture determines the motion, 0 to 1."""
+    likeness: Matrix
+    """(N,): correlation of the window."""
+
+
+def local_motions(
+    a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None = None, mask_b: Tensor | None = None
+) -> LocalMotions:
+    """One step of Lucas and Kanade in each window of a (H, W), whose gain and bias are its own.
+
+    Exact for motions below a pixel, too short for longer ones; enough to see that something moves, and where to.
+    """
+    seen, inside = _seen(a, b, H, mask_a, mask_b)
+    w = seen[0]
+    x, y = a.new_zeros(2, *a.shape).unbind()
+    # The gradient of both: its mean is that at half the motion.
+    x[:, 1:-1] = 0.25 * (a[:, 2:] - a[:, :-2] + w[:, 2:] - w[:, :-2])
+    y[1:-1] = 0.25 * (a[2:] - a[:-2] + w[2:] - w[:-2])
+    share = inside[0].to(a.dtype)
+    side = min(_LOCAL, *a.shape)
+    planes = torch.stack(
+        [a, w, a * a, w * w, a * w, x, y, x * x, x * y, y * y, x * a, x * w, y * a, y * w, share]
+    )
+    pooled = avg_pool2d(planes[:, None], side, max(side // 2, 1))[:, 0].flatten(1).double().cpu().numpy()
+    ma, mw, aa, ww, aw, mx, my, xx, xy, yy, xa, xw, ya, yw, part = pooled
+    spread_a, spread_w = (np.maximum(v, 0) + _FLAT / 4 for v in (aa - ma * ma, ww - mw * mw))
+    gain = np.sqrt(spread_a / spread_w)
+    right_x = (xa - mx * ma) - gain * (xw - mx * mw)
+    right_y = (ya - my * ma) - gain * (yw - my * mw)
+    # Held by gradients that rounding to gray levels has, too: where there is no texture nothing moves.
+    xx, yy = xx + _FAINT, yy + _FAINT
+    determinant = xx * yy - xy * xy
+    motion = np.stack([yy * right_x - xy * right_y, xx * right_y - xy * right_x], 1) / determinant[:, None]
+    length = np.linalg.norm(motion, axis=1, keepdims=True)
+    motion *= np.minimum(1.0, _LONGEST / np.maximum(length, 1e-9))
+    smaller = determinant / (xx + yy)
+    weight = np.maximum(smaller - _FAINT, 0) / (smaller + 3 * _FAINT)
+    rows = np.arange((a.shape[0] - side) // max(side // 2, 1) + 1) * max(side // 2, 1) + (side - 1) / 2
+    columns = np.arange((a.shape[1] - side) // max(side // 2, 1) + 1) * max(side // 2, 1) + (side - 1) / 2
+    points = np.stack(np.meshgrid(columns, rows), -1).reshape(-1, 2)
+    kept = part > 0.9
+    likeness = (aw - ma * mw) / np.sqrt(spread_a * spread_w)
+    return LocalMotions(points[kept], motion[kept], weight[kept], likeness[kept])
+
+
+def explained(left: LocalMotions, size: tuple[int, int]) -> float:
+    """Share of the texture that b shows where the answer says, to half a percent of the diagonal: 0 to 1.
+
+    Parallax, what covers the scene and what moves by itself are not explained.
+    """
+    near = np.linalg.norm(left.motion, axis=1) < max(_NEAR * math.hypot(*size), 0.5)
+    total = float(left.weight.sum())
+    return min(float(left.weight @ (near & (left.likeness > _LIKE))) / total, 1.0) if total > 1e-6 else 0.0
+
+
+def drift(left: LocalMotions, size: tuple[int, int]) -> float:
+    """How far a homography that explains the motions ``left`` would still move the corners, over the diagonal.
+
+    More than the noise of the motions means that the images are related by more than the motion model can express.
+    """
+    weight = left.weight * np.maximum(left.likeness, 0)
+    if float(weight.sum()) < _FEWEST:
+        return 1.0
+    H, _ = robust_fit(Projective(), left.points, left.points + left.motion, weight, tolerance=0.7)
+    corners = geometry.corners(size, like=H)
+    gap = np.linalg.norm(geometry.apply(H, corners, far=FAR) - corners, axis=1).mean()
+    return min(float(gap) / math.hypot(*size), 1.0)
+
+
 def corner_covariance(covariance: Matrix, generators: Matrix, size: tuple[int, int]) -> Matrix:
     """(4, 2, 2): covariance of the corners of an image of ``size``, in square pixels of it.
 
@@ -137,30 +233,3 @@ def distortion(H: Matrix, size: tuple[int, int]) -> float:
     if not np.isfinite(stretches).all() or stretches.min() < 1e-6 or stretches.max() > 1e3:
         return 10.0
     return float(np.log(max(stretches.max(), 1.0) / min(stretches.min(), 1.0)))
-
-
-def repetition(a: Tensor) -> float:
-    """How well the middle of a (H, W) correlates with itself a few pixels away: 1 for a perfect pattern.
-
-    The highest correlation of the image with itself shifted by 4 pixels or more that is a peak of its own.
-    """
-    top, left = (max(n - _MIDDLE, 0) // 2 for n in a.shape)
-    a = a[top : top + _MIDDLE, left : left + _MIDDLE]
-    # Without the broad structure: a slow change of brightness correlates everywhere.
-    a = a - avg_pool2d(a[None], _BROAD, 1, _BROAD // 2, count_include_pad=False)[0]
-    height, width = a.shape
-    ones = torch.ones_like(a)
-    size = [2 * height, 2 * width]
-    flat = a - a.mean()
-    spectrum, mask, power = (torch.fft.rfft2(t, size) for t in (flat, ones, flat.square()))
-    product = torch.fft.irfft2(spectrum * spectrum.conj(), size)
-    count = torch.fft.irfft2(mask * mask.conj(), size)
-    first = torch.fft.irfft2(power * mask.conj(), size).clamp_min(1e-9)
-    second = torch.fft.irfft2(mask * power.conj(), size).clamp_min(1e-9)
-    likeness = product / (first * second).sqrt().clamp_min(1e-6)
-    y, x = (torch.fft.fftfreq(n, 1 / n, device=a.device) for n in size)
-    far = (y[:, None].square() + x.square()) >= 16
-    likeness = torch.where(far & (count > 0.35 * a.numel()), likeness, -1.0)
-    around = torch.nn.functional.max_pool2d(likeness[None], 3, 1, 1)[0]
-    peak = (likeness >= around) & (likeness > 0)
-    return float(torch.where(peak, likeness, 0.0).amax())

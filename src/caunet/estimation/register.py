@@ -16,13 +16,24 @@ from torch import Tensor
 
 from caunet import geometry
 from caunet.estimation.blocks import SmoothedWhereRead, choose_blocks, whole_image
-from caunet.estimation.evidence import FAR, agreement, distortion, repetition, uncertainty
+from caunet.estimation.evidence import (
+    FAR,
+    LocalMotions,
+    agreement,
+    correlate,
+    distortion,
+    drift,
+    explained,
+    local_motions,
+    uncertainty,
+)
 from caunet.estimation.fit import robust_fit
 from caunet.estimation.limits import Limits
 from caunet.estimation.motion_models import PLANE, MotionModel, Projective, create_motion_model
 from caunet.estimation.motions import Motions, measure, raster
 from caunet.estimation.polish import Polished, polish, unit_coordinates
 from caunet.estimation.reasons import Reason
+from caunet.estimation.rivals import advantage, symmetries
 from caunet.estimation.search import initial_guesses
 from caunet.estimation.uncertainty import of_corners
 from caunet.estimation.views import View, view_of, whole_view
@@ -55,6 +66,13 @@ _LEAST = 16  # pixels of a side below which a part shows too little
 _MATCHED = 3  # transforms that places agree on, at most, that are tested
 _OUTSIDE = 4.0  # what an answer outside of the limits loses in rank
 _WORSE = 0.02  # mean correlation of windows that a polish may lose before what it began with is kept
+_SAME = 0.01  # of the diagonal: answers whose corners differ by less are the same
+_RIVALS = 2  # other answers that are polished
+_DOUBTED = 0.3  # mean correlation of windows below which no answer is trusted
+_AHEAD = 0.9  # of the windows speaking for the answer: then an other one is none, polished or not
+_OVERLAP = 0.9  # of the answer's overlap, that a better one must have
+_CHALLENGES = 4  # how often a better one replaces the answer, at most: period by period
+_BETTER = 0.02  # share of windows that must speak for it
 
 
 class Registration(NamedTuple):
@@ -237,14 +255,13 @@ class _Pair:
 
     def finish(self, best: _Hypothesis, whole: "_Pair") -> Registration:
         """The best hypothesis, polished up to the full resolution; no motion where there is nothing to see."""
-        H, polished, last = best.H, best.polished, self.next
-        for level in self._finer():
-            H = _change_level(H, last, level)
-            field, stage, last = polished.uneven, 1 if level else 2, level
-            polished = self._polish(H, level, stage, polished, field)
-            if field and not polished.uneven:  # what looked uneven in small images is not
-                polished = self._polish(polished.H, level, stage, polished, False)
-            H = polished.H
+        H, polished = self._finish(best.H, best.polished, self.next)
+        for count in range(_CHALLENGES + 1):
+            lead, rival = self._rival(H, polished)
+            if rival is None or lead > -_BETTER or count == _CHALLENGES or not self._higher(rival.H, H):
+                break
+            H, polished = self._finish(rival.H, rival, max(self.next - 1, 0))
+            best = best._replace(H=_change_level(H, 0, self.next), polished=polished)
         if best.trusted and self._worse(H, best.H):
             H = _change_level(best.H, self.next, 0)
         evidence: dict[str, float] = {}
@@ -258,7 +275,7 @@ class _Pair:
         elif self.limits is not None and not self.limits.contains(answer):
             reason = "out of range"
         if reason == "found":
-            evidence = self._evidence(H, best, polished)
+            evidence = self._evidence(H, best, polished, lead)
             covariance = self._covariance(H, polished, size)
         else:
             answer = whole.initial
@@ -285,15 +302,71 @@ class _Pair:
         spread = of_corners(H, corners, polished.covariance, generators, into)
         return None if spread is None else spread / float(self.view.from_b[0, 0]) ** 2
 
+    def _finish(self, H: Matrix, polished: Polished, last: int) -> tuple[Matrix, Polished]:
+        """An answer of the level ``last``, polished up to the full resolution."""
+        for level in self._finer(last):
+            H = _change_level(H, last, level)
+            field, stage, last = polished.uneven, 1 if level else 2, level
+            polished = self._polish(H, level, stage, polished, field)
+            if field and not polished.uneven:  # what looked uneven in small images is not
+                polished = self._polish(polished.H, level, stage, polished, False)
+            H = polished.H
+        return _change_level(H, last, 0), polished
+
+    def _rival(self, H: Matrix, polished: Polished) -> tuple[float, Polished | None]:
+        """How far the answer H, of the full resolution, is ahead of the best other one (-1 to 1), and that one.
+
+        Others are what the symmetries of a make of the answer, each as good as a polish makes it.
+        """
+        level = max(self.next - 1, 0)
+        a, model, H = self.a[level], self.models[level], _change_level(H, 0, level)
+        least = max(_SAME * math.hypot(*a.shape), 2.0)
+        found = [D for _, D in symmetries(a, least) if D[0, 0] > 0 or model.freedom > 2]
+        if not found:
+            return 1.0, None
+        masks = (self.mask_a[level], self.mask_b[level])
+        own = correlate(a, self.b[level], H, *masks)
+
+        def lead(rival: Matrix) -> float:
+            return advantage(own, correlate(a, self.b[level], rival, *masks))
+
+        if float((own.weight * own.likeness).sum()) < _DOUBTED * float(own.weight.sum()):
+            return 1.0, None  # an answer that is not trusted needs no rival
+        first = sorted(((lead(R), R) for R in (model.nearest(H @ D) for D in found)), key=lambda one: one[0])
+        corners = geometry.corners(_size(a), like=H)
+        smallest, best = first[0][0], None
+        for ahead, start in first[:_RIVALS]:
+            if ahead > _AHEAD:
+                break
+            rival = self._polish(start, level, 1, polished, polished.uneven)
+            gap = geometry.apply(rival.H, corners, far=FAR) - geometry.apply(H, corners, far=FAR)
+            if np.linalg.norm(gap, axis=1).mean() > least:
+                ahead = lead(rival.H)
+                if best is None or ahead < smallest:
+                    best = rival
+                smallest = min(smallest, ahead)
+        return smallest, best
+
+    def _higher(self, rival: Matrix, H: Matrix) -> bool:
+        """Whether a rival of the level in the middle ranks higher than the answer H of the full resolution.
+
+        It must not do so by showing less of the images, nor by distorting them.
+        """
+        level = max(self.next - 1, 0)
+        if distortion(rival, _size(self.a[level])) > _IMPLAUSIBLE:
+            return False
+        one, other = (self._agreement(each, level) for each in (rival, _change_level(H, 0, level)))
+        return one["rank"] > other["rank"] and one["overlap"] > _OVERLAP * other["overlap"]
+
     def _worse(self, H: Matrix, before: Matrix) -> bool:
         """Whether windows correlate less under H, of the full resolution, than under the one of the next level."""
         level = max(self.next - 1, 0)
         old, new = _change_level(before, self.next, level), _change_level(H, 0, level)
         return self._agreement(new, level)["score"] < self._agreement(old, level)["score"] - _WORSE
 
-    def _finer(self) -> list[int]:
+    def _finer(self, level: int) -> list[int]:
         """The levels still to be polished: each while all pixels are used, then every other, and the last."""
-        levels, level = [], self.next
+        levels = []
         while level > 0:
             level -= 1 if self.a[level - 1].numel() <= _WHOLE else min(2, level)
             levels.append(level)
@@ -430,7 +503,12 @@ class _Pair:
     def _agreement(self, H: Matrix, level: int) -> dict[str, float]:
         return agreement(self.a[level], self.b[level], H, self.mask_a[level], self.mask_b[level])
 
-    def _evidence(self, H: Matrix, best: _Hypothesis, polished: Polished) -> dict[str, float]:
+    def _left(self, H: Matrix, level: int) -> LocalMotions:
+        """What still moves at ``level`` under H, of the full resolution."""
+        masks = self.mask_a[level], self.mask_b[level]
+        return local_motions(self.a[level], self.b[level], _change_level(H, 0, level), *masks)
+
+    def _evidence(self, H: Matrix, best: _Hypothesis, polished: Polished, lead: float) -> dict[str, float]:
         """All that :func:`caunet.estimation.confidence.features` asks for."""
         size = _size(self.a[0])
         diagonal = math.hypot(*size)
@@ -451,7 +529,9 @@ class _Pair:
             "moved": polished.moved / diagonal if math.isfinite(polished.moved) else 1.0,
             "uncertainty": uncertainty(polished.covariance, generators, size) / diagonal,
             "distortion": distortion(H, size),
-            "repetition": repetition(self.a[middle]),
+            "distinct": lead,
+            "explained": explained(self._left(H, middle), _size(self.a[middle])),
+            "drift": drift(self._left(H, self.next), _size(self.a[self.next])),
             "inliers": float(weight @ (error < 1.0)) / max(float(weight.sum()), 1e-6),
         }
 

@@ -115,6 +115,9 @@ class Estimate:
     reason: Reason | None = None
     """How it ended: found, blank, unrelated, ambiguous, not this model, out of range (see
     :data:`caunet.estimation.reasons.Reason`); if not given, found or unrelated, by the confidence."""
+    explained: float | None = None
+    """Share of the texture of a that b shows where the matrix says, to half a percent of the diagonal, 0 to 1: less
+    than 1 where the scene has depth or something covers it. None if nobody looked."""
 
     def __post_init__(self) -> None:
         matrix = torch.as_tensor(self.matrix).detach().to("cpu", torch.float64)
@@ -136,6 +139,8 @@ class Estimate:
             object.__setattr__(self, "reason", "found" if self.confidence >= 0.5 else "unrelated")
         if self.reason not in REASONS:
             raise ValueError(f"reason must be one of {', '.join(REASONS)}, got {self.reason!r}")
+        if self.explained is not None and not 0 <= self.explained <= 1:
+            raise ValueError(f"explained must be a number within 0..1, got {self.explained}")
         if self.covariance is not None:
             spread = torch.as_tensor(self.covariance).detach().to("cpu", torch.float64)
             if spread.shape != (8, 8) or not bool(spread.isfinite().all()):
@@ -385,6 +390,8 @@ class Estimate:
             "inliers": int(self.inliers.sum()),
             "seconds": self.seconds,
         }
+        if self.explained is not None:
+            data["explained"] = self.explained
         if self.covariance is not None:
             data["covariance"] = self.covariance.tolist()
         if self.model_options:
@@ -415,6 +422,7 @@ class Estimate:
                 if (spread := data.get("covariance")) is None
                 else _array(spread, "covariance"),
                 reason=data.get("reason"),
+                explained=None if (share := data.get("explained")) is None else float(share),
                 **_motions(data.get("field")),
             )
         except (KeyError, TypeError, AttributeError) as error:

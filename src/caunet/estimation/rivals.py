@@ -1,0 +1,114 @@
+"""The second-best answer: a wall of bricks looks the same one brick further.
+
+An image that repeats itself, or looks the same after half a turn, has answers that differ and explain both images
+about equally well. The autocorrelation of the whole first image says which motions leave it alike; the answer composed
+with one of them is a rival. Answer and rival are compared window by window: a single detail that only one of them
+explains decides between them.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from caunet.estimation.evidence import Windows
+from caunet.geometry import Matrix
+
+__all__ = ["advantage", "symmetries"]
+
+_BROAD = 30  # pixels: waves longer than about this are left out
+_FAINT = 1e-9  # squared gray levels below which there is nothing to compare
+_APART = 2  # pixels by which two peaks differ
+_LOOKS = 16  # at most, for peaks
+_ALIKE = 0.3  # correlation of the image with its moved self above which a motion is a candidate
+_COMMON = 0.25  # share of the image that both must show
+_CLEAR = 3.0  # times that a window must leave more unexplained under one answer to speak for the other
+_MORE = 0.35  # or by this share of its variance: under noise no answer explains all
+_UNCLEAR = 0.03  # share of a window's variance that no answer explains
+
+
+def symmetries(a: Tensor, least: float, most: int = 4) -> list[tuple[float, Matrix]]:
+    """Motions (3, 3) of a (H, W) in its own plane after which it looks like itself, and how much: the clearest first.
+
+    Shifts of at least ``least`` pixels, and half turns; at most ``most`` shifts and their opposites, one half turn.
+
+    >>> import math
+    >>> x = torch.arange(48.0)
+    >>> stripes = torch.sin(x * (2 * math.pi / 12)).expand(48, 48)
+    >>> shifts = [motion[0, 2] for likeness, motion in symmetries(stripes, 3.0) if motion[0, 0] > 0]
+    >>> max(abs(shift - 12 * round(shift / 12)) for shift in shifts) < 0.5
+    True
+    """
+    height, width = a.shape
+    size = [2 * height, 2 * width]
+    flat = a - a.mean()
+    # Strong edges must not decide alone: contrast beyond twice the usual one is cut.
+    limit = 2 * float(flat.std())
+    spectrum = torch.fft.rfft2(flat.clamp(-limit, limit), size)
+    y, x = torch.fft.fftfreq(size[0], device=a.device), torch.fft.rfftfreq(size[1], device=a.device)
+    # A slow change of brightness correlates everywhere.
+    spectrum *= 1 - torch.exp(-_BROAD * _BROAD * (y[:, None].square() + x.square()))
+    shifted, turned = (
+        torch.fft.irfft2(s, size).numpy(force=True) for s in (spectrum.abs().square(), spectrum**2)
+    )
+    energy = float(shifted[0, 0]) / a.numel()
+    if energy < _FAINT:
+        return []
+    rows, columns = np.arange(size[0]), np.arange(size[1])
+    # Each shift has its opposite: one half of the plane is enough.
+    common = np.maximum(height - rows, 0)[:, None] * np.abs(width - columns)
+    dx = np.where(columns < width, columns, columns - size[1])
+    allowed = (np.square(rows)[:, None] + np.square(dx) >= least * least) & (common > _COMMON * a.numel())
+    found = []
+    for likeness, row, column in _peaks(shifted / np.maximum(common * energy, 1e-9), allowed, most):
+        right = column if column < width else column - size[1]
+        for sign in (1.0, -1.0):
+            found.append((likeness, np.array([[1.0, 0, sign * right], [0, 1, sign * row], [0, 0, 1]])))
+    # a(q - p) is a after half a turn about q / 2.
+    high, wide = (np.minimum(n + 1, len(n) - 1 - n) for n in (rows, columns))
+    common = high[:, None] * wide
+    for likeness, row, column in _peaks(
+        turned / np.maximum(common * energy, 1e-9), common > 2 * _COMMON * a.numel(), 1
+    ):
+        found.append((likeness, np.array([[-1.0, 0, column], [0, -1, row], [0, 0, 1]])))
+    return sorted(found, key=lambda one: -one[0])
+
+
+def _peaks(values: Matrix, allowed: npt.NDArray[np.bool_], most: int) -> list[tuple[float, float, float]]:
+    """The highest local maxima: value, row and column, to a fraction of a pixel."""
+    left = np.where(allowed, values, -1.0)
+    height, width = values.shape
+    found: list[tuple[float, float, float]] = []
+    for _ in range(_LOOKS):
+        row, column = divmod(int(left.argmax()), width)
+        value = float(left[row, column])
+        if value < _ALIKE or len(found) == most:
+            break
+        near = np.arange(-1, 2)
+        around = values[(row + near)[:, None] % height, (column + near) % width]
+        if value >= around.max():  # else it is the slope of something that is not allowed
+            (_, up, _), (before, _, after), (_, down, _) = around.tolist()
+            found.append((value, row + _vertex(up, value, down), column + _vertex(before, value, after)))
+        apart = np.arange(-_APART, _APART + 1)
+        left[(row + apart)[:, None] % height, (column + apart) % width] = -1.0
+    return found
+
+
+def _vertex(before: float, here: float, after: float) -> float:
+    """Where the parabola through three values at -1, 0 and 1 is highest."""
+    bend = 2 * here - before - after
+    return max(min((after - before) / (2 * bend), 0.5), -0.5) if bend > 1e-9 else 0.0
+
+
+def advantage(answer: Windows, rival: Windows) -> float:
+    """Share of the windows that speak clearly for the answer, less that of those that speak for its rival: -1 to 1.
+
+    Only windows that both answers place inside b are compared.
+    """
+    weight = torch.minimum(answer.weight, rival.weight)
+    first, second = (1 + _UNCLEAR - windows.likeness.clamp_min(0).square() for windows in (answer, rival))
+    for_answer = (second > _CLEAR * first) | (second - first > _MORE)
+    for_rival = (first > _CLEAR * second) | (first - second > _MORE)
+    clear = for_answer.to(weight.dtype) - for_rival.to(weight.dtype)
+    total = float(weight.sum())
+    return float((weight * clear).sum()) / total if total > 1e-6 else 1.0
