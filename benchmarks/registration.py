@@ -166,6 +166,9 @@ def render() -> None:
             f"per cell unless stated otherwise; ms: processor time of one thread, mean over the conditions "
             f"({machine['cpu']}, torch {machine['torch']}, {results['versions']['ecc']}). In bold the best of a column."
         )
+        commits = results["commits"]  # of older results: those of caunet alone
+        ours = ", ".join(commits["caunet"] if isinstance(commits, dict) else commits)
+        below += f" caunet at commit {ours}."
         blocks["registration"] = f"{compact(results['summary'])}\n\n{below}\n\n{_behind(results['behind'])}"
         blocks["registration-full"] = full(results["summary"]).markdown()
     if (speeds := _saved("registration_scaling")) is not None:
