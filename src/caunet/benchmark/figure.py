@@ -74,7 +74,7 @@ def _legend(figure: Any, grid: Any) -> None:
         [lines[label] for label in labels],
         labels,
         loc="outside lower center",
-        ncols=5,
+        ncols=min(5, max(2, grid.shape[1])),  # as many as fit below the plots
         fontsize=8,
         frameon=False,
     )
