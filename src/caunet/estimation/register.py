@@ -134,7 +134,9 @@ def register(
     best, beyond = None, False
     for other in _hypotheses(pair, model, matcher, initial):
         best = other if best is None else max(best, other, key=lambda hypothesis: hypothesis.rank)
-        beyond |= limits is not None and other.rank + _OUTSIDE >= _GOOD > other.rank
+        beyond |= (
+            _GOOD <= other.rank + _OUTSIDE <= 1.0
+        )  # good but for the limits; what is inside ranks higher
         if best.rank >= _GOOD:
             break
     assert best is not None
