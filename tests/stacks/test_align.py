@@ -55,7 +55,7 @@ def found() -> caunet.Alignment:
 def test_frames_come_home(found: caunet.Alignment) -> None:
     assert gap(found.matrices, TRUTH).max() < 0.15
     assert found.problems == ()
-    assert found.confidence.min() > 0.5
+    assert found.confidence.min() > 0.2
     assert {link.source for link in found.links} == set(range(1, 10))
 
 

@@ -65,6 +65,8 @@ _REACH = 3  # pixels that smoothing (2) and gradients (1) reach beyond a pixel
 _LEAST = 16  # pixels of a side below which a part shows too little
 _MATCHED = 3  # transforms that places agree on, at most, that are tested
 _OUTSIDE = 4.0  # what an answer outside of the limits loses in rank
+_IDENTICAL = 0.9999  # correlation of images that differ by nothing but rounding
+_NO_DRIFT = 1e-3  # of the diagonal: what is measured where nothing moves
 _WORSE = 0.02  # mean correlation of windows that a polish may lose before what it began with is kept
 _SAME = 0.01  # of the diagonal: answers whose corners differ by less are the same
 _RIVALS = 2  # other answers that are polished
@@ -533,7 +535,10 @@ class _Pair:
             "distortion": distortion(H, size),
             "distinct": lead,
             "explained": explained(self._left(H, middle), _size(self.a[middle])),
-            "drift": drift(self._left(H, self.next), _size(self.a[self.next])),
+            # Where nothing differs nothing can move any more, even if there is too little texture to see that.
+            "drift": _NO_DRIFT
+            if polished.correlation > _IDENTICAL
+            else drift(self._left(H, self.next), _size(self.a[self.next])),
             "inliers": float(weight @ (error < 1.0)) / max(float(weight.sum()), 1e-6),
         }
 

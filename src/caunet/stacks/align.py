@@ -37,7 +37,7 @@ from caunet.stacks.relate import Related, Relater
 __all__ = ["REFERENCES", "align"]
 
 REFERENCES = ("first", "middle", "mean", "previous")
-_SURE = 0.5  # confidence from which a relation counts
+_SURE = 0.2  # confidence from which a relation counts; a wrong one loses its weight in the graph
 _FRESH = 0.7  # overlap with every key frame below which a frame becomes one
 _ENOUGH = 0.5  # overlap with a key frame from which a frame is related to it
 
