@@ -39,7 +39,7 @@ class Processes(Engine):
     def close(self) -> None:
         if self._executor is not None:
             self._executor.shutdown(wait=True, kill_workers=True)
-            self._executor = None
+            self._executor = self._stop = None  # its semaphores go with the event
 
     def _run(
         self, factory: Factory[Item, Result], items: Iterable[Item], ahead: int, lead: int | None
