@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, interpolate
 
+from caunet.images.gray import WEIGHTS
 from caunet.matching.network import PATCH, REACH
 from caunet.matching.points import AROUND, dominant_angle, extrema
 
 __all__ = ["PatchPairs"]
 
-_GRAY = (0.299, 0.587, 0.114)
+_GRAY = tuple(weight / 10_000 for weight in WEIGHTS)
 _SIGMA = 1.15  # of the smallest blobs that are looked for
 _MARGIN = 6  # pixels next to the border without places
 
