@@ -54,7 +54,7 @@ def test_all_three_readers_read_the_same_numbers() -> None:
     )
     x, y = torch.from_numpy(places).unbind(-1)
     assert 0 <= places.min() <= places.max() <= 31
-    exact = sample(image.double(), x[None], y[None], torch.tensor([0]))
+    exact = sample(image.double(), (x[None], y[None]), torch.tensor([0]))
     torch.testing.assert_close(
         read_grid(image[0].double(), grid_of(x, y, (32, 32))), exact, atol=1e-9, rtol=0
     )

@@ -329,7 +329,9 @@ def test_odd_but_invertible_homographies_are_accepted(multiple):
     [
         ({"images": torch.zeros(4, 4)}, "images must be"),
         ({"H": torch.eye(3).expand(3, 3, 3)}, r"H must have shape \(2, 3, 3\)"),
-        ({"H": torch.eye(4)}, r"H must have shape \(\.\.\., 3, 3\)"),
+        ({"H": torch.eye(4)}, r"images must be .*depth, height, width\) for H \(\.\.\., 4, 4\)"),
+        ({"H": torch.eye(5)}, r"H must have shape \(\.\.\., 3, 3\)"),
+        ({"origin": (0, 0, 0)}, "origin must have 2 coordinates"),
         ({"mode": "cubic"}, "mode must be one of bilinear, bicubic, nearest, got 'cubic'"),
         ({"size": (0, 4)}, "size must be"),
         ({"fill": math.inf}, "fill must be a finite number"),

@@ -15,7 +15,7 @@ Where things are
     matrices.py  make, compose, invert, normalize, apply; the covariance of a matrix would stand here
     frames.py    boxes of pixels: center, corners, changes of scale
     sampling.py  read pixels between pixels, exactly; grids.py the same for one image at many places, fast
-    warping.py   images carried by H; warps of volumes and by dense fields would stand here
+    warping.py   images and volumes carried by H; a warp by a dense field would stand here
 
 A mask of an image is an image: it is warped by `warp` like any other (mode "nearest" keeps it binary).
 """

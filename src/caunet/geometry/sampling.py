@@ -1,6 +1,6 @@
-"""Read images at places between pixels: the one reader that is exact, differentiable and general.
+"""Read images and volumes at places between pixels: the one reader that is exact, differentiable and general.
 
-Convention: pixel centers at integers, x right, y down; (0, 0) is the center of the first pixel.
+Convention: pixel centers at integers, x right, y down, z through the slices; 0 is the center of the first pixel.
 Coordinates stay in pixels throughout (`torch.nn.functional.grid_sample` normalizes them to [-1, 1] and
 back, which moves an integer place off the integer): a place on a pixel returns that pixel bit for bit.
 
@@ -11,91 +11,129 @@ There are two other readers, each for one purpose and for the time it saves (mea
       it needs no border arithmetic, no gradient and no float copy of the images.
 
 Border: outside is `fill`. Instead of masking taps, which is slow, a place is pulled back onto the image and
-its value fades out with the distance that it was pulled: for one axis of bilinear interpolation that is
+its value fades out with the distance that it was pulled: for one axis of linear interpolation that is
 the same thing, and with whole distances (nearest, and each tap of the cubic) it is the mask.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-__all__ = ["MODES", "Mode", "sample"]
+__all__ = ["MODES", "VOLUME_MODES", "Mode", "VolumeMode", "sample"]
 
 Mode = Literal["bilinear", "bicubic", "nearest"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+VolumeMode = Literal["linear", "cubic", "nearest"]
+"""In space nothing is "bi": the same kernels along three axes."""
+VOLUME_MODES: tuple[VolumeMode, ...] = get_args(VolumeMode)
 
 CUBIC = -0.75  # Keys' parameter as OpenCV and PyTorch have it (MATLAB and Pillow take -0.5)
 
+Reader = Callable[[Tensor, Sequence[int], Sequence[Tensor], Tensor], tuple[Tensor, Tensor]]
+
 
 def sample(
-    images: Tensor, x: Tensor, y: Tensor, base: Tensor, mode: Mode = "bilinear", fill: float = 0.0
+    images: Tensor,
+    places: Sequence[Tensor],
+    base: Tensor,
+    mode: Mode | VolumeMode = "bilinear",
+    fill: float = 0.0,
 ) -> Tensor:
-    """Values of `images` (..., H, W) at the places x, y (B, *places): (B, *places).
+    """Values of ``images`` (..., H, W) at the places x, y (B, *shape): (B, *shape); of volumes at x, y, z.
 
-    `base` (B,) is the offset of each row's image in the flattened images. Everything outside an image is
-    `fill`, so a place less than a pixel from the border mixes border and fill. The result has the dtype of
-    the images, or float32 for byte images. Differentiable in images (when floating), x and y.
+    ``places`` are two coordinates or three, and the last two or three axes of the images what they count. ``base`` (B,)
+    is the offset of each row's image in the flattened images. Everything outside an image is ``fill``, so a place less
+    than a pixel from the border mixes border and fill. The result has the dtype of the images, or float32 for byte
+    images. Differentiable in images (when floating) and places.
 
     >>> image = torch.tensor([[0., 1.], [2., 3.]])
-    >>> sample(image, torch.tensor([[0., 0.5, 1.5]]), torch.tensor([[1., 0.5, 0.]]), torch.tensor([0]))
+    >>> sample(image, (torch.tensor([[0., 0.5, 1.5]]), torch.tensor([[1., 0.5, 0.]])), torch.tensor([0]))
     tensor([[2.0000, 1.5000, 0.5000]])
     """
     flat = images.reshape(-1)
     # Half as wide indices are read twice as fast; torch indexes with both.
     integer = torch.int32 if flat.numel() < 2**31 else torch.int64
-    base = base.to(integer).reshape(-1, *[1] * (x.ndim - 1))
-    interpolate = {"bilinear": _bilinear, "bicubic": _bicubic, "nearest": _nearest}[mode]
-    value, share = interpolate(flat, images.shape[-2], images.shape[-1], x, y, base)
+    base = base.to(integer).reshape(-1, *[1] * (places[0].ndim - 1))
+    sides = tuple(reversed(images.shape[-len(places) :]))  # width, height[, depth], as the places are ordered
+    value, share = _READERS[mode](flat, sides, places, base)
     return value if fill == 0 else value + fill * (1 - share)
 
 
 def _nearest(
-    flat: Tensor, height: int, width: int, x: Tensor, y: Tensor, base: Tensor
+    flat: Tensor, sides: Sequence[int], places: Sequence[Tensor], base: Tensor
 ) -> tuple[Tensor, Tensor]:
-    dtype = _float(flat)
-    column, fade_x = _pull(x.detach().round(), width)
-    row, fade_y = _pull(y.detach().round(), height)
-    share = (fade_x * fade_y).to(dtype)
-    place = row.to(base.dtype) * width + column.to(base.dtype) + base
-    return _pick(flat, place) * share, share
+    pulled = [_pull(x.detach().round(), side) for x, side in zip(places, sides, strict=True)]
+    share = _product([fade for _, fade in pulled]).to(_float(flat))
+    return _pick(flat, _index([inside for inside, _ in pulled], sides, base)) * share, share
 
 
-def _bilinear(
-    flat: Tensor, height: int, width: int, x: Tensor, y: Tensor, base: Tensor
+def _linear(
+    flat: Tensor, sides: Sequence[int], places: Sequence[Tensor], base: Tensor
 ) -> tuple[Tensor, Tensor]:
     dtype = _float(flat)
-    x, fade_x = _pull(x, width)
-    y, fade_y = _pull(y, height)
-    share = (fade_x * fade_y).to(dtype)
+    pulled = [_pull(x, side) for x, side in zip(places, sides, strict=True)]
+    share = _product([fade for _, fade in pulled]).to(dtype)
     # The last pixel is reached from the one before it with t = 1, so that both taps are always inside.
-    column = x.detach().floor().clamp_max(max(width - 2, 0))
-    row = y.detach().floor().clamp_max(max(height - 2, 0))
-    right, below = min(width - 1, 1), width * min(height - 1, 1)
-    place = row.to(base.dtype) * width + column.to(base.dtype) + base
-    t = (x - column).to(dtype)
-    # lerp is exact at both ends.
-    upper = torch.lerp(_pick(flat, place), _pick(flat, place + right), t)
-    lower = torch.lerp(_pick(flat, place + below), _pick(flat, place + (below + right)), t)
-    return torch.lerp(upper, lower, (y - row).to(dtype)) * share, share
+    first = [x.detach().floor().clamp_max(max(n - 2, 0)) for (x, _), n in zip(pulled, sides, strict=True)]
+    steps = [stride * min(side - 1, 1) for stride, side in zip(_strides(sides), sides, strict=True)]
+    t = [(x - start).to(dtype) for (x, _), start in zip(pulled, first, strict=True)]
+
+    def between(place: Tensor, axis: int) -> Tensor:
+        if axis < 0:
+            return _pick(flat, place)
+        # lerp is exact at both ends.
+        return torch.lerp(between(place, axis - 1), between(place + steps[axis], axis - 1), t[axis])
+
+    return between(_index(first, sides, base), len(sides) - 1) * share, share
 
 
-def _bicubic(
-    flat: Tensor, height: int, width: int, x: Tensor, y: Tensor, base: Tensor
+def _cubic(
+    flat: Tensor, sides: Sequence[int], places: Sequence[Tensor], base: Tensor
 ) -> tuple[Tensor, Tensor]:
     dtype = _float(flat)
-    columns, x_weights = _cubic_taps(x, width, dtype)
-    rows, y_weights = _cubic_taps(y, height, dtype)
-    value = torch.zeros((), dtype=dtype, device=x.device)
-    for row, y_weight in zip(rows, y_weights, strict=True):
-        start = row.to(base.dtype) * width + base
-        line = torch.zeros((), dtype=dtype, device=x.device)
-        for column, x_weight in zip(columns, x_weights, strict=True):
-            line = torch.addcmul(line, _pick(flat, start + column.to(base.dtype)), x_weight)
-        value = torch.addcmul(value, line, y_weight)
-    return value, _total(x_weights) * _total(y_weights)
+    taps = [_cubic_taps(x, side, dtype) for x, side in zip(places, sides, strict=True)]
+    strides = _strides(sides)
+
+    def along(start: Tensor, axis: int) -> Tensor:
+        if axis < 0:
+            return _pick(flat, start)
+        total = torch.zeros((), dtype=dtype, device=start.device)
+        for tap, weight in zip(*taps[axis], strict=True):
+            total = torch.addcmul(total, along(start + tap.to(base.dtype) * strides[axis], axis - 1), weight)
+        return total
+
+    share = _product([(w[0] + w[1]) + (w[2] + w[3]) for _, w in taps])
+    return along(base, len(sides) - 1), share
+
+
+_READERS: dict[str, Reader] = {
+    **dict.fromkeys(("bilinear", "linear"), _linear),
+    **dict.fromkeys(("bicubic", "cubic"), _cubic),
+    "nearest": _nearest,
+}
+
+
+def _strides(sides: Sequence[int]) -> list[int]:
+    """How far apart neighbors along each axis are in memory, for sides (width, height[, depth])."""
+    return [math.prod(sides[:axis]) for axis in range(len(sides))]
+
+
+def _index(places: Sequence[Tensor], sides: Sequence[int], base: Tensor) -> Tensor:
+    """Where whole places lie in memory."""
+    index = base
+    for place, stride in zip(places, _strides(sides), strict=True):
+        index = index + place.to(base.dtype) * stride
+    return index
+
+
+def _product(factors: Sequence[Tensor]) -> Tensor:
+    return reduce(torch.mul, factors)
 
 
 def _cubic_taps(x: Tensor, length: int, dtype: torch.dtype) -> tuple[list[Tensor], list[Tensor]]:
@@ -103,17 +141,13 @@ def _cubic_taps(x: Tensor, length: int, dtype: torch.dtype) -> tuple[list[Tensor
     x = x.clamp(-2.0, length + 1.0)  # beyond these no pixel has weight, and infinities have no fraction
     first = x.detach().floor()
     pulled = [_pull(first + k, length) for k in (-1, 0, 1, 2)]
-    weights = _cubic((x - first).to(dtype))
+    weights = _cubic_weights((x - first).to(dtype))
     return [tap for tap, _ in pulled], [
         w * fade.to(dtype) for w, (_, fade) in zip(weights, pulled, strict=True)
     ]
 
 
-def _total(weights: list[Tensor]) -> Tensor:
-    return (weights[0] + weights[1]) + (weights[2] + weights[3])
-
-
-def _cubic(t: Tensor) -> list[Tensor]:
+def _cubic_weights(t: Tensor) -> list[Tensor]:
     """Keys' cubic convolution weights of the pixels at -1, 0, 1, 2 for a place at t in [0, 1)."""
     a, s = CUBIC, 1 - t
     near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t, s)]
