@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "baselines": {"geometry", "tasks"},
     "evaluation": {"metrics", "tasks"},
     "estimation": {"execution", "geometry", "images", "matching", "models"},
-    "training": {"data", "evaluation", "matching", "models", "optim"},
+    "training": {"data", "evaluation", "matching", "models", "optim", "tasks"},
     "execution": set(),
     "export": {"models", "tasks"},
     "reproduction": {"execution", "data", "models", "nn", "training"},

@@ -17,6 +17,7 @@ from .models import create_model as create_model
 from .models import list_models as list_models
 from .models import load_pretrained as load_pretrained
 from .models import load_weights as load_weights
+from .models import prune as prune
 from .models import save_weights as save_weights
 from .optim import HybridOptimizer as HybridOptimizer
 from .optim import MultiplicativeAdam as MultiplicativeAdam

@@ -78,7 +78,9 @@ def _tree(arguments: Sequence[str]) -> Any:
             train.Train,
             tyro.conf.subcommand(
                 "train",
-                default=train.Train.for_profile(_named(arguments, "--profile"), _named(arguments, "--model")),
+                default=train.Train.for_profile(
+                    *(_named(arguments, option) for option in ("--profile", "--model", "--task"))
+                ),
             ),
         ],
         Annotated[train_matcher.TrainMatcher, tyro.conf.subcommand("train-matcher")],

@@ -57,11 +57,11 @@ class Train:
     config: Settings = field(default_factory=Settings)
 
     @classmethod
-    def for_profile(cls, profile: str | None, model: str | None = None) -> "Train":
+    def for_profile(cls, profile: str | None, model: str | None = None, task: str | None = None) -> "Train":
         """Arguments whose defaults are those of ``profile`` (unknown names are refused later, with a message)."""
         known = profile if profile in (*PROFILES, "best") else "paper"
         network = model if model and model.partition("-")[0] in BEST else "can"
-        settings = Settings(**profile_settings(known, network))
+        settings = Settings(**profile_settings(known, network, task))
         return cls(profile=known, config=settings)  # type: ignore[arg-type]
 
     def run(self) -> int:

@@ -18,6 +18,7 @@ torch.Size([5, 1])
 from caunet.models.dense import DenseRelations
 from caunet.models.network import RelationNetwork
 from caunet.models.pretrained import card, load_pretrained, pretrained_names
+from caunet.models.pruning import prune
 from caunet.models.registry import create_model, describe_model, list_models, register_model
 from caunet.models.spec import ModelSpec
 from caunet.models.weights import load_weights, save_weights
@@ -33,6 +34,7 @@ __all__ = [
     "load_pretrained",
     "load_weights",
     "pretrained_names",
+    "prune",
     "register_model",
     "save_weights",
 ]

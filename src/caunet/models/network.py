@@ -123,15 +123,24 @@ class RelationNetwork(nn.Module):
         """
         return sum(p.numel() for p in self.parameters())
 
-    def multiply_adds(self) -> int:
-        """Multiply-adds to infer one z, in all linear maps and products of factors.
+    def nonzero_count(self) -> int:
+        """Number of learnable numbers that are not zero: what a pruned network is made of."""
+        return sum(int(p.count_nonzero()) for p in self.parameters())
+
+    def multiply_adds(self, *, sparse: bool = False) -> int:
+        """Multiply-adds to infer one z, in all linear maps and products of factors; if ``sparse``, without those with
+        a weight of zero.
 
         Relation units are counted as they are computed (:meth:`caunet.nn.Relation.multiply_adds`). What depends on
         weights alone, squares of pixels, PReLU, exponentials and normalizations are not counted.
         """
-        decoder = sum(m.in_features * m.out_features for m in self.decoder if isinstance(m, nn.Linear))
+        linear = [m.weight for m in self.decoder if isinstance(m, nn.Linear)]
         features = 0 if self.model_spec.features is None else 2 * self._features_multiply_adds()
-        return features + self.relation.multiply_adds() + decoder
+        if sparse:
+            return (
+                features + self.relation.sparse_multiply_adds() + sum(int(w.count_nonzero()) for w in linear)
+            )
+        return features + self.relation.multiply_adds() + sum(w.numel() for w in linear)
 
     def _features_multiply_adds(self) -> int:
         """Of one run of a custom f: linear and convolution layers, counted by forward hooks."""

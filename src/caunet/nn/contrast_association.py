@@ -69,3 +69,13 @@ class ContrastAssociation(PairRelation):
         """As computed: at low rank the squares need one more vector per unit and image."""
         squares = 0 if self.rank is None else self.units * (self.in_a + self.in_b)
         return super().multiply_adds() + squares
+
+    @torch.no_grad()
+    def sparse_multiply_adds(self) -> int:
+        """At low rank the squares need the non-zero sums of rows and of columns of each unit's matrix."""
+        total = super().sparse_multiply_adds()
+        if self.rank is None:
+            return total
+        rows = row_sums(self.u, self.v.sum(1), self.rank)
+        columns = row_sums(self.v, self.u.sum(1), self.rank)
+        return total + int(rows.count_nonzero()) + int(columns.count_nonzero())

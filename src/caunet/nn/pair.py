@@ -98,6 +98,14 @@ class PairRelation(Relation):
         return terms * (self.in_a + self.in_b) + terms
 
     @torch.no_grad()
+    def sparse_multiply_adds(self) -> int:
+        """As many as there are non-zero weights, and the products themselves that any of them takes."""
+        if self.rank is None:
+            return int((self.weight != 0).any(0).sum()) + int(self.weight.count_nonzero())
+        alive = (self.u != 0).any(1) & (self.v != 0).any(1)
+        return sum(int(factor[alive].count_nonzero()) for factor in (self.u, self.v)) + int(alive.sum())
+
+    @torch.no_grad()
     def balance_(self) -> None:
         """Make the two factors of each rank-one term about equal in size.
 

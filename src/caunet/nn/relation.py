@@ -119,6 +119,10 @@ class Relation(nn.Module):
         """Multiply-adds for one pair, counting linear maps and products, not what depends on weights alone."""
         return 0
 
+    def sparse_multiply_adds(self) -> int:
+        """The same without those with a weight of zero."""
+        return self.multiply_adds()
+
     def rescale_(self) -> None:
         """Remove from the weights whatever size means nothing; no response changes."""
 

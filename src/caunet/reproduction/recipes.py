@@ -141,7 +141,9 @@ def released(task: str, model: str, seed: int = 0, **changes: Any) -> TrainConfi
 
 def best(task: str, model: str, seed: int = 0, **changes: Any) -> TrainConfig:
     """A network at its best: the settings of the profile ``best``, on CIFAR-10."""
-    config = TrainConfig(task=task, model=model, seed=seed, data="cifar10", **profile_settings("best", model))
+    config = TrainConfig(
+        task=task, model=model, seed=seed, data="cifar10", **profile_settings("best", model, task)
+    )
     return config.replace(**changes)
 
 

@@ -28,6 +28,7 @@ PairKind = Literal["fixed", "fresh"]
 Order = Literal["shuffled", "contiguous"]
 Schedule = Literal["step", "cosine"]
 Rule = Literal["auto", "multiplicative", "multiplicative-adam", "projection"]
+Loss = Literal["mse", "range"]
 Compile = Literal["auto", "always", "never"]
 Precision = Literal["float32", "float64"]
 
@@ -37,6 +38,7 @@ _CHOICES = {
     "order": get_args(Order),
     "schedule": get_args(Schedule),
     "rule": get_args(Rule),
+    "loss": get_args(Loss),
     "compile": get_args(Compile),
     "dtype": get_args(Precision),
 }
@@ -107,6 +109,11 @@ class TrainConfig:
     """Learning rule of non-negative weights; auto takes what the model asks for."""
     rule_options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the rule, such as {"mix": 0.04} for multiplicative-adam."""
+    loss: Loss = "mse"
+    """Mean squared error of z: in the units of z (mse, the paper's), or of half each parameter's range (range)."""
+    prune: float = 0.0
+    """Prune while learning, down to this share of the weights or, above 1, to so many non-zero numbers in all; 0
+    prunes nothing. Weights go from a quarter to three quarters of the updates; then the rest is tuned."""
     adam_reset: bool = False
     """Reset Adam's moments at each update, as the authors' scripts did."""
     seed: int = 0
@@ -145,6 +152,13 @@ class TrainConfig:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 < value < float("inf"):
                 raise ValueError(f"{name} must be a positive number, got {value!r}")
+        whole = (
+            self.prune < 1 or self.prune == int(self.prune) if isinstance(self.prune, int | float) else False
+        )
+        if isinstance(self.prune, bool) or not whole or not 0 <= self.prune < float("inf"):
+            raise ValueError(
+                f"prune must be a share below 1 or a whole number of weights, got {self.prune!r}"
+            )
         if self.decay > 1:
             raise ValueError(f"decay must be a number in (0, 1], got {self.decay!r}")
 
@@ -222,17 +236,23 @@ PROFILES: dict[str, dict[str, Any]] = {
 }
 
 
-def profile_settings(profile: str, model: str = "can") -> dict[str, Any]:
-    """The settings that ``profile`` gives ``model`` instead of the defaults.
+# Tasks whose parameters have different ranges: a mean squared error in their own units would not see the small ones.
+_MIXED_RANGES = ("projective",)
+
+
+def profile_settings(profile: str, model: str = "can", task: str | None = None) -> dict[str, Any]:
+    """The settings that ``profile`` gives ``model`` (on ``task``) instead of the defaults.
 
     >>> profile_settings("paper"), profile_settings("best", "can-600")["rule"]
     ({}, 'multiplicative-adam')
+    >>> profile_settings("best", "can", "projective")["loss"]
+    'range'
     """
     if profile == "best":
         base = model.partition("-")[0]
         if base not in BEST:
             raise ValueError(f"profile best knows {', '.join(BEST)} and their variants, got model {model!r}")
-        return dict(BEST[base])
+        return {**BEST[base], **({"loss": "range"} if task in _MIXED_RANGES else {})}
     if profile not in PROFILES:
         raise ValueError(f"profile must be one of {', '.join(sorted([*PROFILES, 'best']))}, got {profile!r}")
     return dict(PROFILES[profile])

@@ -20,14 +20,16 @@ from caunet.data.photometric import Photometric
 from caunet.errors import CheckpointError, DivergenceError, PeerError, TrainingError
 from caunet.evaluation import evaluate
 from caunet.models import RelationNetwork, create_model
+from caunet.models.pruning import GradualPruning
 from caunet.optim import HybridOptimizer
 from caunet.progress import Track, track
+from caunet.tasks import Task
 from caunet.training.checkpoint import Checkpoint
 from caunet.training.config import TrainConfig
 from caunet.training.distributed import World, world
 from caunet.training.records import Run, flat_errors
 from caunet.training.signals import StopRequest, stop_on_signals
-from caunet.training.update import Update
+from caunet.training.update import Loss, Update
 
 __all__ = ["Resume", "Sources", "TrainResult", "load_sources", "make_optimizer", "train"]
 
@@ -105,6 +107,26 @@ def make_optimizer(model: RelationNetwork, config: TrainConfig) -> HybridOptimiz
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]
     return optimizer
+
+
+def make_loss(task: Task, config: TrainConfig) -> Literal["mse"] | Loss:
+    """The loss of a run: of z as it is, or of z in units of half each parameter's range.
+
+    >>> from caunet import tasks
+    >>> loss = make_loss(tasks.get("projective"), TrainConfig(task="projective", loss="range"))
+    >>> loss(torch.tensor([[0.5, 0, 0, 0, 0, 0.01]]), torch.zeros(1, 6)).item()  # 2/6: each off by half its range
+    0.333...
+    """
+    if config.loss == "mse":
+        return "mse"
+    half = [(high - low) / 2 for low, high in zip(task.low, task.high, strict=True)]
+
+    def in_ranges(estimate: Tensor, z: Tensor) -> Tensor:
+        # Made here, of numbers: the compiled update takes no tensors but the network's and the batch.
+        factor = torch.stack([estimate.new_full((), 1 / h) for h in half])
+        return ((estimate - z) * factor).square().mean()
+
+    return in_ranges
 
 
 def train(
@@ -186,13 +208,21 @@ class _Loop:
         self.model = _build(config).to(here.device, getattr(torch, config.dtype))
         self.optimizer = make_optimizer(self.model, config)
         compiled: dict[str, Literal["auto"] | bool] = {"auto": "auto", "always": True, "never": False}
-        self.update = Update(self.model, self.optimizer, compile=compiled[config.compile])
+        self.update = Update(
+            self.model,
+            self.optimizer,
+            make_loss(self.training.task, config),
+            compile=compiled[config.compile],
+        )
+        self.pruning = GradualPruning(self.model, config.prune, config.updates) if config.prune else None
         self.step, self.window, self.seconds, self.first_loss = 0, [0.0, 0.0], 0.0, math.nan
         self.last_saved: Path | None = None
 
     def go(self, state: tuple[Path, Checkpoint] | None) -> TrainResult:
         if state is not None:
             self._restore(*state)
+            if self.pruning is not None:
+                self.pruning.resume(self.step)
         # Compiling takes half a minute: not waited for, where no other process waits for this one.
         with (
             stop_on_signals(lambda: self.update.compiling and self.here.size == 1) as request,
@@ -244,6 +274,8 @@ class _Loop:
                 # The optimizer names the parameter whose gradient is not finite.
                 raise self._diverged(str(error)) from error
             self.step += 1
+            if self.pruning is not None:
+                self.pruning.after(self.step)
             if self.step % _RESCALE_EVERY == 0:
                 self.model.rescale_()
             yield loss.item()

@@ -198,6 +198,7 @@ class Run:
         }
         result |= flat_errors(errors)
         result |= {"seconds": round(seconds, 1), "commit": commit(), "parameters": model.parameter_count()}
+        result |= {"nonzero": model.nonzero_count(), "multiply_adds": model.multiply_adds(sparse=True)}
         result |= {"images": self.images, "config": settings, "environment": _environment()}
         with self._in_one_sentence("write the result to"):
             save_weights(model, self.folder / "weights.safetensors")
