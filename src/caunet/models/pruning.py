@@ -161,7 +161,7 @@ def _keep_largest(model: RelationNetwork, count: int) -> None:
     # By place where equal, so that exactly so many are kept whatever the device.
     kept = torch.zeros_like(flat, dtype=torch.bool)
     kept[flat.argsort(descending=True, stable=True)[:count]] = True
-    masks = torch.split(kept, [score.numel() for score in scores.values()])  # type: ignore[no-untyped-call]
+    masks = torch.split(kept, [score.numel() for score in scores.values()])
     for name, mask in zip(scores, masks, strict=True):
         weight = model.get_parameter(name)
         weight.mul_(mask.view_as(weight))
