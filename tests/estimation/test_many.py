@@ -1,9 +1,12 @@
 """Many pairs: every engine agrees, bad pairs are errors of their own, files of results grow by whole lines."""
 
 import csv
+import errno
 import json
+import resource
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from tests.estimation.scenes import pair, quad
@@ -128,4 +131,109 @@ def test_other_files_are_not_touched(folder, tmp_path, capsys):
     assert (
         main(["estimate-many", str(folder / "a"), str(folder / "b"), "--out", str(tmp_path / "r.txt")]) == 2
     )
-    assert "RESULTS must be a .jsonl or a .csv file" in capsys.readouterr().err
+    assert "RESULTS must end in one of .jsonl, .csv, .parquet, got" in capsys.readouterr().err
+
+
+def rows_of(path):
+    return sorted(pq.read_table(path).to_pylist(), key=lambda row: row["a"])
+
+
+def test_parquet_is_whole_or_not_there_and_taken_up(folder, tmp_path, capsys, monkeypatch):
+    out, lines = tmp_path / "r.parquet", tmp_path / "r.jsonl"
+    journal = tmp_path / "r.parquet.journal"
+    two = folder / "two.csv"
+    two.write_text("a/0.png,b/0.png\na/9.jpg,b/9.jpg\n")
+    command = ["estimate-many", str(two), "--model", "affine", "--out"]
+    assert main([*command, str(lines)]) == main([*command, str(out)]) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.jsonl", "r.parquet"]
+    good, bad = rows_of(out)
+    written = [json.loads(line) for line in lines.read_text().splitlines()]
+    expected = next(line for line in written if "matrix" in line)
+    np.testing.assert_array_equal(
+        [[good[f"h{r}{c}"] for c in (1, 2, 3)] for r in (1, 2, 3)], expected["matrix"]
+    )
+    assert (good["angle"], good["confidence"]) == (expected["parameters"]["angle"], expected["confidence"])
+    assert (good["error"], good["model"], good["reason"]) == (None, "affine", "found")
+    assert bad["error"].startswith("ImageError:")
+    assert bad["h11"] is None
+    # More pairs; runs that were killed in the middle of a line of the journal, and when the file was there and the
+    # journal had not gone.
+    three = folder / "three.csv"
+    three.write_text("a/0.png,b/0.png\na/9.jpg,b/9.jpg\na/1.png,b/1.png\na/2.png,b/2.png\n")
+    a = json.dumps({**expected, "a": str(folder / "a" / "1.png"), "b": str(folder / "b" / "1.png")})
+    journal.write_text(json.dumps({**expected, "confidence": 0.0}) + "\n" + a + "\n" + a[:50])
+    capsys.readouterr()
+    assert main([*command[:1], str(three), *command[2:], str(out)]) == 3
+    assert "4 pairs, 1 of them now, 1 with an error" in capsys.readouterr().out
+    assert [row["a"][-5:] for row in rows_of(out)] == ["0.png", "1.png", "2.png", "9.jpg"]
+    assert rows_of(out)[0] == good
+    assert not journal.exists()
+    # Nothing to do: the file is not even written.
+    before = out.stat().st_mtime_ns
+    assert main([*command, str(out)]) == 3
+    assert out.stat().st_mtime_ns == before
+    # Ctrl-C: what was done is in the file. Killed: it is in the journal, and there is no file.
+    pair = pairs_of(folder)[0]
+    (outcome,) = estimate_many([pair], "affine", threads=1)
+    for error in (KeyboardInterrupt, SystemExit):
+        made = tmp_path / f"{error.__name__}.parquet"
+        results = Results(made, "affine").__enter__()
+        results.add(pair, outcome)
+        results.__exit__(error)
+        assert made.exists() == (error is KeyboardInterrupt)
+        assert Results(made, "affine").done == {pair}
+    for content in (b"PAR1 and no more", b""):
+        (tmp_path / "other.parquet").write_bytes(content)
+        with pytest.raises(DataError, match=r"other\.parquet: is no file of results"):
+            Results(tmp_path / "other.parquet", "affine")
+    pq.write_table(pq.read_table(out).select(["a"]), tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"other\.parquet: is no file of results"):
+        Results(tmp_path / "other.parquet", "affine")
+
+
+@pytest.fixture
+def small_disk():
+    """Files cannot grow beyond 3,000 bytes: a write is cut off and the next one fails, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+
+    yield limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_a_disk_that_fills_loses_nothing(ending, folder, tmp_path, capsys, small_disk):
+    out = tmp_path / f"r.{ending}"
+    command = ["estimate-many", str(folder / "a"), str(folder / "b"), "--out", str(out), "--model", "affine"]
+    small_disk(500 if ending == "csv" else 3000)
+    assert main(command) == 2
+    small_disk(resource.RLIM_INFINITY)
+    said = capsys.readouterr().err
+    assert f"{out}: cannot be written: " in said
+    assert "What was done is kept: run the same command again to go on" in said
+    kept = len(Results(out, "affine").done)
+    assert 0 < kept < 4
+    assert main(command) == 3
+    assert f"4 pairs, {4 - kept} of them now, 1 with an error" in capsys.readouterr().out
+    assert len(Results(out, "affine").done) == 4
+
+
+def test_a_disk_that_is_full_when_the_table_is_made(folder, tmp_path, monkeypatch):
+    pair = pairs_of(folder)[0]
+    (outcome,) = estimate_many([pair], "affine", threads=1)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("caunet.estimation.tables.atomic_write", full)
+    with (
+        pytest.raises(DataError, match=r"r\.parquet: cannot be written: No space left on device\. What was"),
+        Results(tmp_path / "r.parquet", "affine") as results,
+    ):
+        results.add(pair, outcome)
+    monkeypatch.undo()
+    with Results(tmp_path / "r.parquet", "affine") as results:
+        assert results.done == {pair}
+    assert len(rows_of(tmp_path / "r.parquet")) == 1

@@ -1,5 +1,6 @@
 """``caunet estimate-many``: the transformations of many pairs of images, into one file."""
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,11 +44,11 @@ class EstimateManyCommand(SearchOptions):
         from caunet.estimation.pair_files import Results, read_pairs
 
         self.check_search()
+        results = Results(self.out, self.model)
         pairs, left_out = read_pairs(self.pairs)
         if left_out:
             shown = ", ".join(left_out[:3]) + (", ..." if len(left_out) > 3 else "")
             print(f"caunet: {len(left_out)} images have no partner: {shown}", file=sys.stderr)
-        results = Results(self.out, self.model)
         todo = [pair for pair in pairs if pair not in results.done]
         failed = results.failed
         outcomes = iterate_estimates(
@@ -60,7 +61,7 @@ class EstimateManyCommand(SearchOptions):
             progress=True,
             **self.estimator_options(),
         )
-        with results:
+        with results, contextlib.closing(outcomes):  # the workers end before the results do
             for outcome in outcomes:
                 results.add(todo[outcome.index], outcome)
                 failed += not outcome.ok

@@ -10,7 +10,7 @@
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from caunet.estimation.estimator import Estimator
@@ -64,7 +64,7 @@ def iterate_estimates(
     ordered: bool = True,
     progress: bool = False,
     **options: Any,
-) -> Iterator[Outcome[Estimate]]:
+) -> Generator[Outcome[Estimate], None, None]:
     """The outcomes of :func:`estimate_many` one by one; not ``ordered``, as they are done."""
     Estimator(model, **options)  # a wrong option is refused here, not once for each pair
     with create_engine(engine, workers, address) as running:

@@ -1,16 +1,23 @@
-"""Files of pairs, and files of results that grow by whole lines and can be taken up again."""
+"""Files of pairs, and files of results that grow by whole lines and can be taken up again.
+
+JSON lines and CSV grow in place. A Parquet file cannot grow: its results are kept as JSON lines in a *journal* beside
+it (``results.parquet.journal``) and become the file, whole, when the run ends, also by Ctrl-C. The journal of a run
+that was killed is taken up by the next one.
+"""
 
 import csv
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from caunet.errors import DataError
 from caunet.estimation.result import Estimate
+from caunet.estimation.tables import COLUMNS, cells, line_of, parquet_rows, write_parquet
 from caunet.execution import Outcome
+from caunet.extras import require
 from caunet.files import printable_path
 from caunet.images import SUFFIXES
 
@@ -19,9 +26,7 @@ __all__ = ["Results", "read_pairs"]
 Pair = tuple[str, str]
 
 _MORE = {".avif", ".jp2", ".j2k", ".heic", ".heif"}
-_MATRIX = tuple(f"h{row}{column}" for row in (1, 2, 3) for column in (1, 2, 3))
-_NUMBERS = ("shift_x", "shift_y", "angle", "scale")
-_COLUMNS = ("a", "b", "model", "confidence", "reason", *_MATRIX, *_NUMBERS, "seconds", "error")
+_ENDINGS = (".jsonl", ".csv", ".parquet")
 
 
 def read_pairs(sources: Sequence[str | os.PathLike[str]]) -> tuple[list[Pair], list[str]]:
@@ -106,7 +111,7 @@ def _of_folders(first: Path, second: Path) -> tuple[list[Pair], list[str]]:
 
 
 class Results:
-    """A file of results, one line for each pair; what a killed run left of its last line is cut off.
+    """A file of results, one line or row for each pair; what a killed run left of its last line is cut off.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Results(Path(folder) / "r.jsonl", "affine") as results:
@@ -116,82 +121,132 @@ class Results:
 
     def __init__(self, path: str | os.PathLike[str], model: str) -> None:
         self.path, self.model = Path(path), model
-        self.kind = self.path.suffix.lower()
-        if self.kind not in (".jsonl", ".csv"):
-            raise ValueError(f"RESULTS must be a .jsonl or a .csv file, got {printable_path(path)!r}")
+        kind = self.path.suffix.lower()
+        if kind not in _ENDINGS:
+            raise ValueError(
+                f"RESULTS must end in one of {', '.join(_ENDINGS)}, got {printable_path(path)!r}"
+            )
+        if self.path.is_dir():
+            raise ValueError(f"RESULTS must be a file, {printable_path(path)} is a folder")
         self.done: set[Pair] = set()
         self.failed = 0
-        self._file: BinaryIO | None = None
-        self._whole = self._read()
+        self._file: io.FileIO | None = None
+        self._csv = kind == ".csv"
+        self._table = self.path if kind == ".parquet" else None
+        self._stored: set[Pair] = set()  # in the table already
+        self._lines = self.path
+        if self._table is not None:
+            require("pyarrow", "parquet", "Writing .parquet files")
+            self._lines = self.path.with_name(f"{self.path.name}.journal")
+            self._stored = self._take_table(self._table)
+        self._whole = self._take_lines()
 
     def __enter__(self) -> "Results":
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(self.path, "r+b" if self.path.exists() else "w+b")  # noqa: PTH123  (kept open)
-        file.truncate(self._whole)
-        file.seek(self._whole)
-        self._file = file
-        if self.kind == ".csv" and self._whole == 0:
-            self._append(_row(_COLUMNS))
+        # Not buffered: what is written is written, and a line that does not fit is known as such at once.
+        self._file = open(self._lines, "r+b" if self._lines.exists() else "w+b", buffering=0)  # noqa: PTH123
+        self._file.truncate(self._whole)
+        self._file.seek(self._whole)
+        if self._csv and self._whole == 0:
+            self._append(_row(COLUMNS))
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        self._file = None
+        if self._table is not None and (kind is None or kind is KeyboardInterrupt):
+            self._write_table(self._table)
 
     def add(self, pair: Pair, outcome: Outcome[Estimate]) -> None:
-        """Write how a pair ended, as one line."""
-        line: dict[str, Any] = {"a": pair[0], "b": pair[1]}
-        if outcome.error is not None:
-            line |= {"model": self.model, "error": str(outcome.error)}
-        else:
-            line |= outcome.result().to_json(field=False)
-        self._append(
-            json.dumps(line, allow_nan=False) + "\n" if self.kind == ".jsonl" else _row(_cells(line))
-        )
+        """Write how a pair ended, as one line.
+
+        Raises:
+            DataError: it cannot be written (the disk is full, say); the lines before it are whole.
+        """
+        line = line_of(*pair, self.model, outcome)
+        self._append(_row(cells(line)) if self._csv else json.dumps(line, allow_nan=False) + "\n")
 
     def _append(self, line: str) -> None:
         assert self._file is not None
-        self._file.write(line.encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def _read(self) -> int:
-        """Take up what is there; the number of bytes of whole lines."""
+        left = memoryview(line.encode())
         try:
-            content = self.path.read_bytes()
+            while left:
+                left = left[self._file.write(left) or 0 :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(self._whole)
+            raise DataError(self._unwritten(error)) from error
+        self._whole = self._file.tell()
+
+    def _unwritten(self, error: OSError) -> str:
+        where, why = printable_path(self.path), error.strerror or error
+        return (
+            f"{where}: cannot be written: {why}. What was done is kept: run the same command again to go on"
+        )
+
+    def _take_lines(self) -> int:
+        """Take up the lines that are there; the number of bytes of whole ones."""
+        try:
+            content = self._lines.read_bytes()
         except FileNotFoundError:
             return 0
         except OSError as error:
-            raise DataError(f"{printable_path(self.path)}: cannot be read: {error.strerror}") from error
+            raise DataError(f"{printable_path(self._lines)}: cannot be read: {error.strerror}") from error
         whole = content.rfind(b"\n") + 1
         try:
             text = content[:whole].decode("utf-8")
-            if self.kind == ".csv":
+            if self._csv:
                 lines: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(text, newline="")))
             else:
                 lines = [json.loads(line) for line in text.splitlines()]
             for line in lines:
-                if line["model"] != self.model:
-                    raise ValueError(
-                        f"RESULTS must be of the model {self.model!r}, got a file of {line['model']!r}"
-                    )
-                self.done.add((line["a"], line["b"]))
-                self.failed += bool(line.get("error"))
+                self._take(line)
         except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise DataError(f"{printable_path(self.path)}: is no file of results; name another") from error
+            name = printable_path(self._lines)
+            raise DataError(f"{name}: is no file of results; name another") from error
         return whole
 
+    def _take_table(self, table: Path) -> set[Pair]:
+        """Take up the rows that are there."""
+        if not table.exists():
+            return set()
+        try:
+            for line in parquet_rows(table):
+                self._take(line)
+        except (
+            KeyError,
+            OSError,
+            require("pyarrow", "parquet", "Reading .parquet files").ArrowInvalid,
+        ) as error:
+            raise DataError(f"{printable_path(table)}: is no file of results; name another") from error
+        return set(self.done)
 
-def _cells(line: dict[str, Any]) -> list[Any]:
-    matrix = [value for row in line.get("matrix", []) for value in row]
-    numbers = line.get("parameters", {})
-    values = {
-        **line,
-        **dict(zip(_MATRIX, matrix, strict=False)),
-        **{name: numbers.get(name) for name in _NUMBERS},
-    }
-    return [values.get(name) for name in _COLUMNS]
+    def _take(self, line: dict[str, Any]) -> None:
+        if line["model"] != self.model:
+            raise ValueError(f"RESULTS must be of the model {self.model!r}, got a file of {line['model']!r}")
+        pair = (line["a"], line["b"])
+        if (
+            pair not in self._stored
+        ):  # in both when a run was killed after the table and before the journal went
+            self.failed += bool(line.get("error"))
+        self.done.add(pair)
+
+    def _write_table(self, table: Path) -> None:
+        """The journal becomes part of the table; then it can go."""
+        try:
+            if self._whole or not table.exists():
+                write_parquet(table, self._journal(), after=table if table.exists() else None)
+            self._lines.unlink()
+        except OSError as error:
+            raise DataError(self._unwritten(error)) from error
+
+    def _journal(self) -> Iterator[dict[str, Any]]:
+        with self._lines.open(encoding="utf-8") as file:
+            for line in map(json.loads, file):
+                if (line["a"], line["b"]) not in self._stored:
+                    yield line
 
 
 def _row(cells: Sequence[Any]) -> str:

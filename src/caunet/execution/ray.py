@@ -1,5 +1,9 @@
-"""A Ray cluster: on this machine, or wherever ``address`` says. Extra ``ray``."""
+"""A Ray cluster: on this machine, or wherever ``address`` says. Extra ``ray``.
 
+``EstimateBatch``, the class that estimates inside of Ray datasets, is found here as well.
+"""
+
+import importlib
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,10 +13,20 @@ from caunet.execution.outcome import Failure, Outcome
 from caunet.execution.worker import INTERRUPTED, run_item
 from caunet.extras import require
 
-__all__ = ["Ray"]
+__all__ = ["EstimateBatch", "Ray"]  # noqa: F822  (the first by __getattr__)
+
+# Found here by name, because this is where people look for what belongs to Ray. It lives with what it runs: engines
+# know nothing of images.
+_ELSEWHERE = {"EstimateBatch": "caunet.estimation.data_batches"}
 
 _RETRIES = 3  # how often Ray runs an item again whose worker or node has died
 _PATIENCE = 60.0  # seconds that items have to save their state after Ctrl-C
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_ELSEWHERE[name]), name)
 
 
 class Ray(Engine):
