@@ -1,4 +1,4 @@
-"""The display of a grid: a live table on a terminal, one line per finished cell elsewhere."""
+"""The display of a grid: a live table on a terminal; elsewhere a line when a cell ends, and one every ten seconds."""
 
 import contextlib
 import time
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["watch"]
 
+# Seconds between two lines about what is running, in a log file.
+_EVERY = 10.0
+
 _STYLES = {
     "finished": "green",
     "diverged": "yellow",
@@ -30,7 +33,7 @@ _WORDS = {"busy": "elsewhere"}
 def watch(console: "Console") -> Iterator[Callable[[GridState], None]]:
     """Yield a listener for :func:`caunet.reproduction.grid.run_grid` that draws on ``console``."""
     if not console.is_terminal:
-        yield lambda state: _line(console, state)
+        yield _Lines(console)
         return
     from rich.live import Live
 
@@ -38,9 +41,34 @@ def watch(console: "Console") -> Iterator[Callable[[GridState], None]]:
         yield lambda state: live.update(_picture(state))
 
 
-def _line(console: "Console", state: GridState) -> None:
-    if state.latest is None:
-        return
+class _Lines:
+    """In a file or a pipe: a line when a cell ends, and every ten seconds one about those that run."""
+
+    def __init__(self, console: "Console") -> None:
+        self._console, self._next = console, time.monotonic()
+
+    def __call__(self, state: GridState) -> None:
+        if state.latest is not None:
+            _ended(self._console, state)
+        elif state.running and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _EVERY
+            running = [cell for cell in unique(state.cells) if cell.name in state.running]
+            said = "; ".join(f"{cell.config.task} {cell.label}: {_stage(state, cell)}" for cell in running)
+            self._console.print(said, markup=False, soft_wrap=True)
+
+
+def _stage(state: GridState, cell: Cell) -> str:
+    """How far a running cell is, in words."""
+    updates, loss, _, left = _progress(state, cell)
+    if updates:
+        return ", ".join(filter(None, [f"{updates} updates", f"loss {loss}", left and f"{left} left"]))
+    # config.json is written when the pairs are there; the first line of metrics when the update is compiled.
+    begun = (state.out / cell.name / "config.json").exists()
+    return "compiling the update" if begun else "making pairs"
+
+
+def _ended(console: "Console", state: GridState) -> None:
+    assert state.latest is not None
     cell, outcome = state.latest, state.outcomes[state.latest.name]
     total = len(unique(state.cells))
     ended = sum(1 for known in state.outcomes.values() if known.state not in ("busy", "interrupted"))
@@ -79,7 +107,8 @@ def _picture(state: GridState) -> Any:
         about = [c.task, cell.label, c.protocol, str(c.seed)]
         style = "bold" if word == "running" else _STYLES.get(word, "dim")
         fields = _progress(state, cell) if word != "waiting" else [""] * 4
-        table.add_row(*about, f"[{style}]{_WORDS.get(word, word)}[/]", *fields)
+        shown = _stage(state, cell) if word == "running" and not fields[0] else _WORDS.get(word, word)
+        table.add_row(*about, f"[{style}]{shown}[/]", *fields)
     return table
 
 

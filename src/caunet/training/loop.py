@@ -333,8 +333,8 @@ class _Loop:
 
         self.here.on_rank0(measure)
 
-    def _evaluate(self, limit: int | None) -> dict[str, Any]:
-        return evaluate(self.model, self.testing, limit=limit, progress=False)
+    def _evaluate(self, limit: int | None, progress: bool = False) -> dict[str, Any]:
+        return evaluate(self.model, self.testing, limit=limit, progress=progress)
 
     def _should_stop(self, request: StopRequest) -> int:
         """The signal that asks this run to stop; 0 for none."""
@@ -370,7 +370,9 @@ class _Loop:
 
     def _finish(self) -> dict[str, Any]:
         return self.here.on_rank0(
-            lambda: self.run.finish(self.config, self.model, self._evaluate(None), self.seconds)
+            lambda: self.run.finish(
+                self.config, self.model, self._evaluate(None, self.progress), self.seconds
+            )
         )
 
     @contextlib.contextmanager
