@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reproduce"]
 
-RecipeName = Literal["released", "written", "claims", "control", "best"]
+RecipeName = Literal["released", "written", "claims", "control", "best", "sparse", "ablation"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class Reproduce:
     network at its best, in two sizes (the recipe of the same name)."""
     recipe: tuple[RecipeName, ...] | None = None
     """As the paper's text has it (written), as its authors' scripts did (released), its sentences tested
-    (claims), CAN on rotation at full length (control). Several may be given; default: written."""
+    (claims), CAN on rotation at full length (control), one difference between written and released at a time
+    (ablation); with profile best: at their best (best), pruned to the size of Table I's CAN (sparse). Several may be
+    given; default: written, or best."""
     tasks: tuple[str, ...] = ("translation", "rotation", "scaling", "affine", "projective")
     """Which tasks."""
     models: tuple[str, ...] = ("ctn", "bln", "can")
@@ -152,7 +154,7 @@ class Reproduce:
             console.print(Markdown(best_markdown(found)))
         for recipe in self._recipes:
             chosen = [result for result in found if result["recipe"] == recipe]
-            if not chosen or recipe in ("claims", "best"):
+            if not chosen or recipe in ("claims", "best", "sparse", "ablation"):
                 continue
             for measure in MEASURES:
                 note = f"{recipe}: {caption(chosen)}"

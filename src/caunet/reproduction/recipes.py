@@ -12,6 +12,12 @@
 ``best``
     every network at its best: fresh pairs of equal contrast, the combined learning rule for CAN; with Table I's
     layers and at equal size (docs/learning-rule.md).
+``sparse``
+    larger networks, at their best, pruned while they learn to the size of Table I's CAN: at most 331,000 non-zero
+    weights and 404,000 multiply-adds a pair.
+``ablation``
+    what makes the paper's ranking: ``written`` with one of the four things changed that ``released`` does otherwise,
+    on rotation and translation.
 
 >>> released("rotation", "can").adam_reset, dict(released("rotation", "can").model_options)
 (True, {'bias': False})
@@ -55,6 +61,19 @@ VARIANTS = (*MODELS, "can-no-competition", "can-wta", "can-projection", "bln-non
 SIZES = {"ctn": ("ctn",), "bln": ("bln", "bln-wide"), "can": ("can", "can-wide")}
 HIGHER_RANK = "can-rank16"
 
+# The recipe sparse: what each network begins as, and how many non-zero numbers are left. With those of rank 16 the
+# multiply-adds decide, which for contrast association are more than the weights.
+SPARSE = {"ctn": "ctn", "bln": "bln-wide", "can": "can-wide"}
+SPARSE_SIZE = 320_000
+
+# What released does otherwise than written, one thing at a time.
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "pairs": {"protocol": "release"},
+    "order": {"order": "contiguous"},
+    "bias": {"model_options": {"bias": False}},
+    "reset": {"adam_reset": True},
+}
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -66,8 +85,9 @@ class Cell:
 
     @property
     def may_diverge(self) -> bool:
-        """Whether divergence would be a finding: of projection, and of CAUs that do not compete."""
-        return self.label in ("can-projection", "can-no-competition")
+        """Whether divergence is a finding: of projection, of CAUs that do not compete, and of what Adam does when it is
+        reset at each update."""
+        return self.label in ("can-projection", "can-no-competition") or self.config.adam_reset
 
     @functools.cached_property  # the grid asks for it all the time
     def name(self) -> str:
@@ -186,13 +206,41 @@ def _best(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[
     return found
 
 
+def _sparse(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+    found = []
+    for cell in _best(tasks, models, seed, changes):
+        translated = cell.config.task == "translation" and cell.label.startswith("can")
+        if cell.label == (HIGHER_RANK if translated else SPARSE[cell.label.partition("-")[0]]):
+            found.append(Cell("sparse", cell.label, cell.config.replace(prune=SPARSE_SIZE)))
+    return found
+
+
+def _ablation(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+    plain = [
+        Cell("ablation", model, written(task, model, seed, **changes))
+        for task in CLAIM_TASKS
+        if task in tasks
+        for model in models
+    ]
+    changed = [
+        Cell("ablation", f"{cell.label}-{name}", cell.config.replace(**change))
+        for cell in plain
+        for name, change in ABLATIONS.items()
+        if not (name == "bias" and cell.label == "ctn")  # which has its biases in released, too
+    ]
+    return plain + changed
+
+
 RECIPES: dict[str, Callable[..., list[Cell]]] = {
     "released": _table("released", released),
     "written": _table("written", written),
     "claims": _claims,
     "control": _control,
     "best": _best,
+    "sparse": _sparse,
+    "ablation": _ablation,
 }
+_AT_THEIR_BEST = ("best", "sparse")
 
 
 def schedule(profile: str, updates: int | None = None) -> dict[str, Any]:
@@ -239,9 +287,10 @@ def cells(
     for recipe in recipes:
         if recipe not in RECIPES:
             raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, got {recipe!r}")
-        if (profile == "best") != (recipe == "best"):
+        if (profile == "best") != (recipe in _AT_THEIR_BEST):
             raise ValueError(
-                f"recipe best must be used with profile best, got recipe {recipe!r}, profile {profile!r}"
+                f"recipes {' and '.join(_AT_THEIR_BEST)} must be used with profile best, and no others; "
+                f"got recipe {recipe!r}, profile {profile!r}"
             )
         for seed in range(seeds):
             found += RECIPES[recipe](tasks, models, seed, dict(changes))

@@ -114,8 +114,8 @@ def _short(value: float | None) -> float | None:
 def result_name(cell: Cell) -> str:
     """The file name of a cell's result: one for each task, network and seed."""
     task = cell.config.task
-    if cell.recipe == "best" and cell.config.protocol == "release":
-        task = f"integer-{task}"  # the one recipe that has a task in both protocols
+    if cell.recipe in ("best", "sparse") and cell.config.protocol == "release":
+        task = f"integer-{task}"  # the recipes that have a task in both protocols
     return f"{task}-{cell.label}-seed{cell.config.seed}.json"
 
 
