@@ -53,7 +53,8 @@ def test_updates_and_data_may_be_changed_but_not_the_rule() -> None:
     cell = cells(["best"], profile="best", updates=50, data="photos", tasks=["rotation"], models=["can"])[0]
     assert (cell.config.updates, cell.config.data, cell.config.rule) == (50, "photos", "multiplicative-adam")
     with pytest.raises(
-        ValueError, match="recipe best must be used with profile best, got recipe 'best', profile 'quick'"
+        ValueError,
+        match="recipes best and sparse must be used with profile best, .* got recipe 'best', profile 'quick'",
     ):
         cells(["best"], profile="quick")
     with pytest.raises(ValueError, match="profile must be one of best, paper, quick, got 'fast'"):
