@@ -37,6 +37,7 @@ from caunet.estimation.rivals import advantage, symmetries
 from caunet.estimation.search import initial_guesses
 from caunet.estimation.uncertainty import of_corners
 from caunet.estimation.views import View, view_of, whole_view
+from caunet.estimation.watermarks import without
 from caunet.geometry import Matrix
 from caunet.images.masks import erode, mask_pyramid
 from caunet.images.pyramid import pyramid, smooth
@@ -75,6 +76,10 @@ _AHEAD = 0.9  # of the windows speaking for the answer: then an other one is non
 _OVERLAP = 0.9  # of the answer's overlap, that a better one must have
 _CHALLENGES = 4  # how often a better one replaces the answer, at most: period by period
 _BETTER = 0.02  # share of windows that must speak for it
+_AGREE = 0.5  # correlation of windows that agree
+_MOSTLY = 0.5  # share of the texture that an answer for what lies between marks must explain
+_AMONG = 0.3  # share of the windows with marks in which the scene must move with another answer for them to be marks
+_UNEXPLAINED = 0.9  # share of the texture explained below which an answer of no motion is looked at twice
 
 
 class Registration(NamedTuple):
@@ -133,6 +138,14 @@ def register(
     model = motion_model or Projective()
     pair = _Pair(whole_view(a, b, mask_a, mask_b), network, model, limits)
     pair.begin(no_motion)
+    found = _registered(pair, model, matcher, initial)
+    return _behind_marks(found, pair, model, matcher) if _suspicious(found, pair) else found
+
+
+def _registered(
+    pair: "_Pair", model: MotionModel, matcher: Callable[[], Matcher] | None, initial: Matrix | None = None
+) -> Registration:
+    """The best of all hypotheses, finished."""
     best, beyond = None, False
     for other in _hypotheses(pair, model, matcher, initial):
         best = other if best is None else max(best, other, key=lambda hypothesis: hypothesis.rank)
@@ -146,6 +159,64 @@ def register(
     if beyond and best.rank < _GOOD and found.reason == "found":
         return found._replace(H=pair.initial, evidence={}, covariance=None, reason="out of range")
     return found
+
+
+def _suspicious(found: Registration, pair: "_Pair") -> bool:
+    """Whether nothing seems to move, and much is not explained by that: as if marks stood still on both images."""
+    size = _size(pair.view.a)
+    return (
+        size == _size(pair.view.b)
+        and bool(found.evidence)
+        and found.evidence["explained"] < _UNEXPLAINED
+        and _apart(found.H, np.eye(3), size) < 2 * _SAME
+    )
+
+
+def _behind_marks(
+    found: Registration, pair: "_Pair", model: MotionModel, matcher: Callable[[], Matcher] | None
+) -> Registration:
+    """The motion of what lies between marks that stand still, if there is one that explains more of the images."""
+    view = pair.view
+    images = without(view.a, view.b)
+    if images is None:
+        return found
+    bare = _Pair(view._replace(a=images[0], b=images[1]), pair.network, model, pair.limits)
+    bare.initial = pair.initial
+    other = _registered(bare, model, matcher)
+    if not other.evidence or _apart(found.H, other.H, _size(view.a)) < _SAME:
+        return found
+    shared = _shared(pair, found.H, bare, other.H)
+    if other.evidence["explained"] < _MOSTLY or other.evidence["score"] < _AGREE:
+        return found
+    if shared > _AMONG:
+        return other
+    return found._replace(
+        evidence={**found.evidence, "distinct": min(found.evidence["distinct"], 1 - shared / _AMONG)}
+    )
+
+
+def _shared(pair: "_Pair", H: Matrix, bare: "_Pair", other: Matrix) -> float:
+    """Share of the windows that H explains in which the scene without marks moves by another answer.
+
+    Marks lie among the scene: where they agree under H, it agrees under the other answer. A scene that stands still
+    behind something that moves does not.
+    """
+    level = max(pair.next - 1, 0)
+    own, rival = (
+        correlate(
+            each.a[level], each.b[level], _change_level(M, 0, level), each.mask_a[level], each.mask_b[level]
+        )
+        for each, M in ((pair, H), (bare, other))
+    )
+    agree = own.weight * (own.likeness > _AGREE)
+    return float((agree * (rival.likeness > _AGREE) * (rival.weight > 0)).sum() / agree.sum().clamp_min(1e-6))
+
+
+def _apart(first: Matrix, second: Matrix, size: tuple[int, int]) -> float:
+    """How far two answers put the corners of an image of ``size`` apart, on average, over its diagonal."""
+    corners = geometry.corners(size, like=first)
+    gap = geometry.apply(first, corners, far=FAR) - geometry.apply(second, corners, far=FAR)
+    return float(np.linalg.norm(gap, axis=1).mean()) / math.hypot(*size)
 
 
 def _hypotheses(
