@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caunet import geometry, tasks
+from caunet.tasks import task as home
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAPER = ("translation", "rotation", "scaling", "affine", "projective")
@@ -27,7 +28,7 @@ def run_documentation(name: str) -> dict:
 
 @pytest.fixture
 def scratch_registry(monkeypatch):
-    monkeypatch.setattr(tasks, "_REGISTRY", dict(tasks._REGISTRY))
+    monkeypatch.setattr(home, "_REGISTRY", dict(home._REGISTRY))
 
 
 def written_out(name: str, z: list[float]) -> list[list[float]]:
@@ -176,7 +177,8 @@ def test_a_task_can_be_sent_to_another_process():
 @pytest.mark.usefixtures("scratch_registry")
 def test_the_documentation_registers_two_more():
     run_documentation("tasks.md")
-    assert tasks.names() == (*PAPER, "motion", "euclidean", "similarity")
+    in_space = tuple(task.name for task in tasks.SPACE)
+    assert tasks.names() == (*PAPER, "motion", *in_space, "euclidean", "similarity")
     corner = torch.tensor([[5.0, 0.0]], dtype=torch.float64)
     for name, expected in (("euclidean", (1.0, 7.0)), ("similarity", (1.0, 8.0))):
         task = tasks.get(name)

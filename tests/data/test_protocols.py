@@ -7,7 +7,7 @@ from tests.oracles import pairs as oracle
 
 from caunet import geometry, tasks
 from caunet.data import PairSource, protocols
-from caunet.data.lookup import Canvas, bicubic, bilinear, crop, pad, to_bytes
+from caunet.data.lookup import Canvas, bicubic, linear, crop, pad, to_bytes
 
 TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 BOTH = [(t, p) for t in TASKS for p in ("text", "release")]
@@ -93,7 +93,7 @@ def test_a_singular_map_shows_nothing_but_zeros():
     protocol = protocols.get("text", tasks.get("affine"), (32, 32), 11)
     pull = protocol.pull(torch.tensor([[-0.5, 0.5, 0.5, -0.5], [0.0, 0.0, 0.0, 0.0]]))
     images = noise(2, 32, 32) | 1
-    y = bilinear(Canvas(pad(images)), pull, 11)
+    y = linear(Canvas(pad(images)), pull, 11)
     assert int(y[0].count_nonzero()) == 0
     assert torch.equal(y[1], images[1, 11:22, 11:22].float())
 
@@ -101,18 +101,18 @@ def test_a_singular_map_shows_nothing_but_zeros():
 def test_what_lies_behind_the_horizon_is_outside():
     # w = 1 - x / 4 at image column x: columns past 4 lie behind it.
     pull = torch.tensor([[[1.0, 0, 0], [0, 1, 0], [-0.25, 0, 1]]], dtype=torch.float64)
-    y = bilinear(Canvas(pad(torch.full((1, 16, 16), 200, dtype=torch.uint8))), pull, 11)
+    y = linear(Canvas(pad(torch.full((1, 16, 16), 200, dtype=torch.uint8))), pull, 11)
     assert float(y[0, 0, 3]) == 200  # reads (12, 0)
     assert int(y[0, :, 4:].count_nonzero()) == 0
 
 
-@pytest.mark.parametrize("read", [bilinear, bicubic])
+@pytest.mark.parametrize("read", [linear, bicubic])
 @pytest.mark.parametrize("shift", [-40.0, -5.5, -1.0, 0.0, 3.25, 27.0, 60.0])
 def test_reading_past_the_edges_is_reading_zeros(read, shift):
     image = noise(1, 9, 12)
     pull = torch.eye(3, dtype=torch.float64)[None].clone()
     pull[0, 0, 2], pull[0, 1, 2] = shift, shift / 2
-    weight = oracle.linear_weight if read is bilinear else oracle.cubic_weight
+    weight = oracle.linear_weight if read is linear else oracle.cubic_weight
     expected = [
         [oracle.value_at(image[0].numpy(), c + shift, r + shift / 2, weight) for c in range(7)]
         for r in range(7)

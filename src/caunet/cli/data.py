@@ -50,22 +50,25 @@ class Fetch:
 class Pairing:
     """Which pairs: options that ``show`` and ``stats`` share."""
 
-    data: str = "photos"
-    """Images: photos, cifar10, or a directory of images."""
+    data: str | None = None
+    """Images: photos (the default), cifar10, or a directory of images; for tasks of volumes shapes3 (the default)."""
     skip_bad: bool = False
     """Leave out what cannot be read of a directory, instead of stopping."""
     split: Literal["train", "test", "validation", "train-fit"] = "train"
     """Which part of the images."""
-    patch: int = 11
-    """Side of the patches in pixels."""
+    patch: int | None = None
+    """Side of the patches; default 11 pixels, 7 voxels."""
     seed: int = 0
     """Seed of everything random."""
 
     def source(self, task: str, protocol: str, pairs: str) -> "PairSource":
         """The pairs that these options describe."""
+        from caunet import tasks
         from caunet.data import PairSource, load_images
 
-        images = load_images(self.data, split=self.split, skip_bad=self.skip_bad)
+        dimensions = tasks.get(task).dimensions
+        name = self.data or {2: "photos", 3: "shapes3"}[dimensions]
+        images = load_images(name, split=self.split, dimensions=dimensions, skip_bad=self.skip_bad)
         return PairSource(images, task, protocol, patch=self.patch, pairs=pairs, seed=self.seed)
 
 
@@ -74,7 +77,8 @@ class Show(Pairing):
     """Draw sample pairs: first row x, second row y, z under each column."""
 
     task: str = "rotation"
-    """translation, rotation, scaling, affine, projective, or a task you registered."""
+    """translation, rotation, scaling, affine, projective, or a task you registered; of volumes translation3, rotation3,
+    scaling3, affine3, rigid3 (middle slices are drawn)."""
     protocol: Literal["text", "release"] = "text"
     """How pairs are made: as the paper writes (text) or as its authors' scripts did (release)."""
     out: Path = Path("sample.png")
@@ -116,7 +120,7 @@ class Stats(Pairing):
         ]
         _table(rows)
         if self.out is not None:
-            write_json(self.out, {"data": self.data, "split": self.split, "seed": self.seed, "rows": rows})
+            write_json(self.out, {"data": self.data or "photos", "split": self.split, "seed": self.seed, "rows": rows})
         return 0
 
 

@@ -11,7 +11,8 @@ from caunet.errors import CheckpointError
 
 __all__ = ["Evaluate"]
 
-_DEFAULTS: dict[str, Any] = {"protocol": "text", "data": "photos", "test_split": "test", "per_image": 10}
+_DEFAULTS: dict[str, Any] = {"protocol": "text", "test_split": "test", "per_image": 10}
+_DATA = {2: "photos", 3: "shapes3"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Evaluate:
     protocol: Literal["text", "release"] | None = None
     """How pairs are made: as the paper writes (text) or as its authors' scripts did (release)."""
     data: str | None = None
-    """Images: photos, cifar10, or a directory."""
+    """Images: photos, cifar10, or a directory; for tasks of volumes shapes3."""
     skip_bad: bool = False
     """Leave out the images of a directory that cannot be read, instead of stopping."""
     split: str | None = None
@@ -50,6 +51,7 @@ class Evaluate:
 
     def run(self) -> int:
         """Measure and print."""
+        from caunet import tasks
         from caunet.data import PairSource, load_images
         from caunet.data.photometric import Photometric
         from caunet.evaluation import evaluate
@@ -59,7 +61,11 @@ class Evaluate:
         model = load_weights(weights, device=self.device)
         settings = self._settings(config)
         task = self.task or config.get("task") or model.spec["task"]
-        images = load_images(settings["data"], split=settings["test_split"], skip_bad=self.skip_bad)
+        dimensions = tasks.get(task).dimensions
+        settings["data"] = self.data or config.get("data") or _DATA[dimensions]
+        images = load_images(
+            settings["data"], split=settings["test_split"], dimensions=dimensions, skip_bad=self.skip_bad
+        )
         patch, dim = model.spec["patch"], model.spec["dim"]
         source = PairSource(
             images,
@@ -80,7 +86,7 @@ class Evaluate:
         return 0
 
     def _settings(self, config: dict[str, Any]) -> dict[str, Any]:
-        given = {"protocol": self.protocol, "data": self.data, "test_split": self.split}
+        given = {"protocol": self.protocol, "test_split": self.split}
         known = {name: config.get(name, default) for name, default in _DEFAULTS.items()}
         return {**known, **{name: value for name, value in given.items() if value is not None}}
 

@@ -19,20 +19,26 @@ class Models:
 
     task: str = "rotation"
     """The task decides the width of the last layer."""
-    patch: int = 11
-    """Side of the patches in pixels."""
+    patch: int | None = None
+    """Side of the patches; default 11 pixels, for a task of volumes 7 voxels."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self) -> int:
         """Print the table."""
-        rows = sizes(self.task, self.patch)
+        from caunet import tasks
+
+        task = tasks.get(self.task)
+        patch = self.patch or task.default_patch
+        rows = sizes(self.task, patch)
         if self.json:
             print(json.dumps(rows, indent=2))
             return 0
-        _show(rows, f"Networks for {self.task}, patches of {self.patch} x {self.patch} pixels")
-        counts = {row["name"]: row["parameters"] for row in rows}
-        print(REMARK.format(ctn=counts["ctn"], can=counts["can"]))
+        pixels = "pixels" if task.dimensions == 2 else "voxels"
+        _show(rows, f"Networks for {self.task}, patches of {' x '.join([str(patch)] * task.dimensions)} {pixels}")
+        if task.dimensions == 2:
+            counts = {row["name"]: row["parameters"] for row in rows}
+            print(REMARK.format(ctn=counts["ctn"], can=counts["can"]))
         return 0
 
 

@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
 
 def _tree(arguments: Sequence[str]) -> Any:
-    """The union of the subcommands; a profile and model named in ``arguments`` decide the defaults that help shows."""
+    """The union of the subcommands; profile, model and task named in ``arguments`` decide the defaults shown."""
     groups: list[Any] = [
         Annotated[estimate.EstimateCommand, tyro.conf.subcommand("estimate")],
         Annotated[estimate_many.EstimateManyCommand, tyro.conf.subcommand("estimate-many")],
@@ -80,7 +80,9 @@ def _tree(arguments: Sequence[str]) -> Any:
                 "train",
                 default=train.Train.for_profile(
                     *(_named(arguments, option) for option in ("--profile", "--model", "--task"))
-                ),
+                )
+                if "train" in arguments
+                else train.Train(),
             ),
         ],
         Annotated[train_matcher.TrainMatcher, tyro.conf.subcommand("train-matcher")],

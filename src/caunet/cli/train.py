@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from caunet.errors import MissingExtraError
-from caunet.training.config import BEST, PROFILES, TrainConfig, profile_settings
+from caunet.training.config import BEST, IN_SPACE, PROFILES, TrainConfig, profile_settings
 
 __all__ = ["Settings", "Train"]
 
@@ -40,6 +40,9 @@ class Train:
     the same command with --resume continues, to the same bits.
 
     Example: caunet train --profile quick --model can --task rotation --out runs/rotation
+
+    Volumes: caunet train --profile best --model can --task translation3 (7 x 7 x 7 voxels of shapes3 unless others
+    are given).
     """
 
     out: Path | None = None
@@ -61,7 +64,8 @@ class Train:
         """Arguments whose defaults are those of ``profile`` (unknown names are refused later, with a message)."""
         known = profile if profile in (*PROFILES, "best") else "paper"
         network = model if model and model.partition("-")[0] in BEST else "can"
-        settings = Settings(**profile_settings(known, network, task))
+        space = IN_SPACE if _is_in_space(task) else {}
+        settings = Settings(**profile_settings(known, network, task), **space)
         return cls(profile=known, config=settings)  # type: ignore[arg-type]
 
     def run(self) -> int:
@@ -120,3 +124,11 @@ class Train:
         typed = [word for word in sys.argv[1:] if word not in ("--resume", "--resume-previous")]
         place = [] if self.out else ["--out", str(out)]
         return shlex.join(["caunet", *typed, *place, "--resume"])
+
+
+def _is_in_space(task: str | None) -> bool:
+    if task is None:
+        return False
+    from caunet import tasks  # which imports torch: only where a task is named
+
+    return task in tasks.names() and tasks.get(task).dimensions == 3

@@ -1,4 +1,4 @@
-"""The paper's figure of sample patches: first row x, second row y, z under each column."""
+"""The paper's figure of sample patches: first row x, second row y, z under each column; of volumes the middle slice."""
 
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ def draw_samples(source: PairSource, path: Path, columns: int = 10, epoch: int =
     check_figure(path, "out")
     index = choose(source, columns)
     x, y, z = source.bytes(epoch, index)
+    if source.task.dimensions == 3:
+        x, y = (patches[:, source.patch // 2] for patches in (x, y))
     lines = source.task.dim
     # Inches: a column of 0.92 with a patch of 0.84, room for the title and for a line of text a parameter.
     figure = new_figure(0.92 * columns + 0.45, 2.28 + 0.142 * lines, layout="none", facecolor="white")
@@ -68,12 +70,23 @@ def z_text(task: Task, names: tuple[str, ...], z: Tensor) -> str:
     """
     if task.units == ("degrees",):
         return f"{_number(float(z), 1)}°"
-    decimals = [1 if unit == "pixels" else 4 if unit == "1/pixel" else 2 for unit in task.units]
+    decimals = [_DECIMALS.get(unit, 2) for unit in task.units]
     rows = zip(names, z.tolist(), decimals, strict=True)
     return "\n".join(f"{_SHORT.get(name, name)} {_number(value, places)}" for name, value, places in rows)
 
 
-_SHORT = {"shift_x": "right", "shift_y": "down", "scale_x": "width ×", "scale_y": "height ×"}
+_DECIMALS = {"pixels": 1, "voxels": 1, "degrees": 1, "1/pixel": 4}
+_SHORT = {
+    "shift_x": "right",
+    "shift_y": "down",
+    "shift_z": "deep",
+    "scale_x": "width ×",
+    "scale_y": "height ×",
+    "scale_z": "depth ×",
+    "angle_x": "about x",
+    "angle_y": "about y",
+    "angle_z": "about z",
+}
 
 
 def _number(value: float, places: int) -> str:
@@ -84,6 +97,7 @@ def _number(value: float, places: int) -> str:
 def _title(source: PairSource) -> str:
     images = getattr(source.images, "name", "")
     made = f"{source.task.name}, protocol {source.protocol}"
+    made = f"{made}, middle slices" if source.task.dimensions == 3 else made
     return f"{made}, {images}" if images else made
 
 

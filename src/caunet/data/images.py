@@ -1,8 +1,12 @@
-"""Gray images by name: one call for the embedded photographs, for CIFAR-10 and for a folder of your own.
+"""Gray images and volumes by name: embedded photographs and shapes, CIFAR-10, or a folder of your own.
 
 >>> images = load_images("photos", split="test")
 >>> images.pixels.dtype, tuple(images.pixels.shape[1:])
 (torch.uint8, (32, 32))
+>>> load_images("photos", dimensions=3)
+Traceback (most recent call last):
+...
+ValueError: images must be one of shapes3 for a task in space, got 'photos'
 """
 
 import os
@@ -17,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from caunet.data import cifar10, folder, photos
+from caunet.data import cifar10, folder, photos, shapes3
 from caunet.errors import DataError
 from caunet.files import printable_path
 
@@ -25,19 +29,20 @@ __all__ = ["SPLITS", "ImageSet", "fingerprint", "load_images"]
 
 SPLITS = ("train", "test", "validation", "train-fit")
 
-# A loader takes ``training`` and its own options. It returns the pixels (N, H, W) and where, among the
-# training images, the validation images begin.
-_LOADERS: dict[str, Callable[..., tuple[npt.NDArray[np.uint8], int]]] = {
-    "photos": photos.load,
-    "cifar10": cifar10.load,
+# A loader takes ``training`` and its own options. It returns the pixels (N, H, W), of volumes (N, D, H, W), and where,
+# among the training images, the validation images begin.
+_Loader = Callable[..., tuple[npt.NDArray[np.uint8], int]]
+_LOADERS: dict[int, dict[str, _Loader]] = {
+    2: {"photos": photos.load, "cifar10": cifar10.load},
+    3: {"shapes3": shapes3.load},
 }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
-    """Gray images of one size.
+    """Gray images of one size, or volumes.
 
-    ``pixels``: uint8 tensor (N, H, W), possibly mapped from a file; ``name`` and ``split``: what
+    ``pixels``: uint8 tensor (N, H, W) or (N, D, H, W), possibly mapped from a file; ``name`` and ``split``: what
     :func:`load_images` was asked for.
     """
 
@@ -78,9 +83,17 @@ def fingerprint(pixels: torch.Tensor) -> str:
 
 
 def load_images(
-    name: str | os.PathLike[str], split: str = "train", *, skip_bad: bool = False, **options: Any
+    name: str | os.PathLike[str],
+    split: str = "train",
+    *,
+    dimensions: int | None = None,
+    skip_bad: bool = False,
+    **options: Any,
 ) -> ImageSet:
     """The images called ``name``: ``"photos"``, ``"cifar10"``, or the path of a directory of images.
+
+    With ``dimensions=3``, for tasks in space, the volumes called ``name``: ``"shapes3"`` (:mod:`caunet.data.shapes3`).
+    Without ``dimensions`` the name says which it is.
 
     ``split``: ``"train"``, ``"test"``, or the two parts of the training images, ``"train-fit"`` (about the
     first 90 %) and ``"validation"`` (the rest; a photograph is never in both). ``skip_bad`` leaves out files
@@ -89,7 +102,7 @@ def load_images(
     """
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
-    loader, shown = _find_loader(name, skip_bad)
+    loader, shown = _find_loader(name, dimensions, skip_bad)
     pixels, cut = loader(training=split != "test", **options)
     if split == "train-fit":
         pixels = pixels[:cut]
@@ -101,15 +114,16 @@ def load_images(
 
 
 def _find_loader(
-    name: str | os.PathLike[str], skip_bad: bool
-) -> tuple[Callable[..., tuple[npt.NDArray[np.uint8], int]], str]:
-    if isinstance(name, str) and name in _LOADERS:
-        return _LOADERS[name], name
+    name: str | os.PathLike[str], dimensions: int | None, skip_bad: bool
+) -> tuple[_Loader, str]:
+    known = {2: _LOADERS[2], 3: _LOADERS[3], None: _LOADERS[2] | _LOADERS[3]}[dimensions]
+    if isinstance(name, str) and name in known:
+        return known[name], name
     path = Path(name)
-    if _is_folder(path):
+    if _is_folder(path) and dimensions != 3:
         return lambda **options: folder.load(path, skip_bad=skip_bad, **options), printable_path(path)
-    known = ", ".join(_LOADERS)
-    raise ValueError(f"images must be one of {known}, or a directory, got {printable_path(name)!r}")
+    where = " for a task in space" if dimensions == 3 else ", or a directory"
+    raise ValueError(f"images must be one of {', '.join(known)}{where}, got {printable_path(name)!r}")
 
 
 def _is_folder(path: Path) -> bool:

@@ -38,6 +38,7 @@ class Stream(IntEnum):
     PHOTOMETRIC = 3
     NOISE = 4
     FIGURE = 5
+    SHAPES = 6
 
 
 SPLITS = {"train": 0, "train-fit": 0, "validation": 1024, "test": 2048}

@@ -1,4 +1,4 @@
-"""Reading patches out of many byte images at once, by elementwise operations only.
+"""Reading patches out of many byte images or volumes at once, by elementwise operations only.
 
 Geometry's `warp` is the general, differentiable tool. Pairs need less and need it faster: bytes in, a small
 patch out, a different image and map for each, and the same bits whatever the batch. So every operation here
@@ -10,11 +10,11 @@ one core: 8 ms against 26), which is why there are two; a test holds them to the
 
 The images lie on a `Canvas` with a border of zeros, so that out-of-image pixels are 0 without a test.
 A *pull* (B, 3, 3) float64 maps patch coordinates (column, row, 1), counted from the patch's first pixel, to
-image coordinates (x, y, 1), pixel centers at integers.
+image coordinates (x, y, 1), pixel centers at integers. Of volumes it is (B, 4, 4), with the slice as third coordinate.
 
 >>> canvas = Canvas(pad(torch.arange(0, 48, 2, dtype=torch.uint8).view(1, 4, 6)))
 >>> pull = torch.tensor([[[1.0, 0.0, 1.5], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]], dtype=torch.float64)
->>> bilinear(canvas, pull, 2)
+>>> linear(canvas, pull, 2)
 tensor([[[15., 17.],
          [27., 29.]]])
 """
@@ -24,29 +24,34 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["BICUBIC_A", "BORDER", "Canvas", "bicubic", "bilinear", "crop", "pad", "positions", "to_bytes"]
+__all__ = ["BICUBIC_A", "BORDER", "Canvas", "bicubic", "crop", "linear", "pad", "positions", "to_bytes"]
 
 BORDER = 4
 BICUBIC_A = -0.5  # Keys's kernel as MATLAB has it; OpenCV and torch take -0.75
 
 
 def pad(images: Tensor) -> Tensor:
-    """Images (N, height, width) with a border of zeros."""
-    return torch.nn.functional.pad(images, (BORDER,) * 4)
+    """Images (N, height, width) or volumes (N, depth, height, width) with a border of zeros."""
+    return torch.nn.functional.pad(images, (BORDER,) * (2 * (images.ndim - 1)))
 
 
 class Canvas:
-    """B byte images, one per pair, that carry a border of zeros (`pad`)."""
+    """Byte images or volumes that carry a border of zeros (`pad`), one for each pair.
 
-    def __init__(self, padded: Tensor) -> None:
-        count = len(padded)
-        self.height, self.width = (n - 2 * BORDER for n in padded.shape[1:])
-        self.stride = padded.shape[2]
+    Args:
+        padded: (N, *size), contiguous.
+        index: (B,) which of them each pair reads; without it they are taken in order.
+    """
+
+    def __init__(self, padded: Tensor, index: Tensor | None = None) -> None:
+        self.size = tuple(n - 2 * BORDER for n in padded.shape[1:])
+        self.strides = padded.stride()[:0:-1]  # of x, y(, z)
         self.flat = padded.view(-1)
         # Half the bytes to move where 32 bits can address the canvas.
         self.address = torch.int32 if self.flat.numel() < 2**31 else torch.int64
-        first = torch.arange(count, device=padded.device) * (padded.shape[1] * padded.shape[2])
-        self.start = first.to(self.address)[:, None, None]  # where each image begins
+        which = torch.arange(len(padded), device=padded.device) if index is None else index
+        first = (which * padded.stride(0)).to(self.address)
+        self.start = first.view(-1, *[1] * len(self.size))  # where each image begins
 
     def read(self, address: Tensor) -> Tensor:
         """The bytes at ``address``."""
@@ -54,50 +59,52 @@ class Canvas:
 
 
 def crop(canvas: Canvas, corner: Tensor, patch: int) -> Tensor:
-    """Bytes (B, patch, patch) whose first pixel is at ``corner`` (B, 2) = (row, column) of each image."""
+    """Bytes (B, patch, patch) of images, whose first pixel is at ``corner`` (B, 2) = (row, column) of each."""
     row, column = (corner + BORDER).to(canvas.address)[:, :, None, None].unbind(1)
     k = torch.arange(patch, device=corner.device, dtype=canvas.address)
-    grid = (k * canvas.stride)[:, None] + k
-    return canvas.read(canvas.start + row * canvas.stride + column + grid)
+    line = canvas.strides[1]
+    return canvas.read(canvas.start + row * line + column + ((k * line)[:, None] + k))
 
 
-def positions(pull: Tensor, patch: int, size: tuple[int, int], reach: int) -> tuple[Tensor, Tensor]:
-    """Where each patch pixel reads: canvas coordinates x and y, (B, patch, patch) float64.
+def positions(pull: Tensor, patch: int, size: tuple[int, ...], reach: int) -> list[Tensor]:
+    """Where each patch pixel reads: canvas coordinates x, y(, z), each (B, patch, patch[, patch]) float64.
 
     What lies more than ``reach`` outside the image (only zeros there) is put ``reach`` outside; so is what
     lies behind the horizon of a projective map, and everything when the map is singular (not finite).
     """
+    d = len(size)
     k = torch.arange(patch, dtype=torch.float64, device=pull.device)
+    lines = [k.view(-1, *[1] * axis) for axis in range(d)]  # along x, y(, z): the last axis, the one before, ...
 
-    def plane(row: Tensor) -> Tensor:
-        # A map of the plane is a sum of a row and a column: (B, 1, patch) + (B, patch, 1).
-        a, b, c = row[:, :, None].unbind(1)
-        return (a * k + c)[:, None, :] + (b * k)[:, :, None]
+    def spread(row: Tensor) -> Tensor:
+        # A linear map is a sum of one line for each axis: (B, 1, patch) + (B, patch, 1).
+        *slopes, offset = row.view(-1, d + 1, *[1] * d).unbind(1)
+        total = slopes[0] * lines[0] + offset
+        for slope, line in zip(slopes[1:], lines[1:], strict=True):
+            total = total + slope * line
+        return total
 
-    across, down, last = pull.unbind(1)
-    x, y = plane(across + BORDER * last), plane(down + BORDER * last)
-    if not bool((last == pull.new_tensor([0.0, 0.0, 1.0])).all()):
-        w = plane(last)
-        x, y = ((p / w).masked_fill_(~(w > 0), -math.inf) for p in (x, y))
-        x, y = (p.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf) for p in (x, y))
-    height, width = size
-    x.clamp_(BORDER - reach, BORDER + width - 1 + reach)
-    y.clamp_(BORDER - reach, BORDER + height - 1 + reach)
-    return x, y
+    *rows, last = pull.contiguous().unbind(1)  # so that what follows is in order, too
+    places = [spread(row + BORDER * last) for row in rows]
+    if not bool((last == last.new_tensor([0.0] * d + [1.0])).all()):
+        w = spread(last)
+        places = [(p / w).masked_fill_(~(w > 0), -math.inf) for p in places]
+        places = [p.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf) for p in places]
+    for place, length in zip(places, reversed(size), strict=True):
+        place.clamp_(BORDER - reach, BORDER + length - 1 + reach)
+    return places
 
 
-def bilinear(canvas: Canvas, pull: Tensor, patch: int) -> Tensor:
-    """Linear interpolation in both directions: float32 (B, patch, patch), gray levels."""
-    start, dx, dy = _cells(canvas, pull, patch, reach=1)
-    top = _between(canvas, start, dx)
-    bottom = _between(canvas, start.add_(canvas.stride), dx)
-    return bottom.sub_(top).mul_(dy).add_(top)
+def linear(canvas: Canvas, pull: Tensor, patch: int) -> Tensor:
+    """Linear interpolation along every axis: float32 (B, patch, patch[, patch]), gray levels."""
+    start, fractions = _cells(canvas, pull, patch, reach=1)
+    return _between(canvas, start, fractions)
 
 
 def bicubic(canvas: Canvas, pull: Tensor, patch: int) -> Tensor:
-    """Cubic convolution (Keys, a = -0.5): float32 (B, patch, patch); overshoots 0 and 255 at edges."""
-    start, dx, dy = _cells(canvas, pull, patch, reach=2)
-    start -= canvas.stride + 1
+    """Cubic convolution (Keys, a = -0.5) of images: float32 (B, patch, patch); overshoots 0 and 255 at edges."""
+    start, (dx, dy) = _cells(canvas, pull, patch, reach=2)
+    start -= canvas.strides[1] + 1
     across, down = _keys(dx), _keys(dy)
     out = torch.zeros_like(dx)
     for weight in down:
@@ -105,7 +112,7 @@ def bicubic(canvas: Canvas, pull: Tensor, patch: int) -> Tensor:
         for step, share in enumerate(across):
             row += canvas.read(start + step).to(torch.float32).mul_(share)
         out += row.mul_(weight)
-        start += canvas.stride
+        start += canvas.strides[1]
     return out
 
 
@@ -121,17 +128,22 @@ def to_bytes(gray: Tensor) -> Tensor:
     return gray.clamp(0, 255).add_(0.5).to(torch.int32).to(torch.uint8)
 
 
-def _cells(canvas: Canvas, pull: Tensor, patch: int, reach: int) -> tuple[Tensor, Tensor, Tensor]:
+def _cells(canvas: Canvas, pull: Tensor, patch: int, reach: int) -> tuple[Tensor, list[Tensor]]:
     # The cell (the pixel above and left of a position) as an address on the canvas, and the place in it.
-    x, y = positions(pull, patch, (canvas.height, canvas.width), reach)
-    column, row = x.to(canvas.address), y.to(canvas.address)  # positions are positive: cut is floor
-    start = column.add_(row, alpha=canvas.stride).add_(canvas.start)
-    return start, x.frac_().to(torch.float32), y.frac_().to(torch.float32)
+    places = positions(pull, patch, canvas.size, reach)
+    start = canvas.start
+    for place, stride in zip(places, canvas.strides, strict=True):
+        start = torch.add(start, place.to(canvas.address), alpha=stride)  # positive: cut is floor
+    return start, [place.frac_().to(torch.float32) for place in places]
 
 
-def _between(canvas: Canvas, start: Tensor, t: Tensor) -> Tensor:
-    left, right = (canvas.read(address).to(torch.float32) for address in (start, start + 1))
-    return right.sub_(left).mul_(t).add_(left)
+def _between(canvas: Canvas, start: Tensor, fractions: list[Tensor]) -> Tensor:
+    # Along the last axis given, between what is read at the cell's near side and at its far side.
+    if not fractions:
+        return canvas.read(start).to(torch.float32)
+    *others, t = fractions
+    near = _between(canvas, start, others)
+    return _between(canvas, start + canvas.strides[len(others)], others).sub_(near).mul_(t).add_(near)
 
 
 def _keys(t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Pairs of patches (x, y) and the z that relates them, made from images at the speed of tensors.
+"""Pairs of patches (x, y) and the z that relates them, made from images or volumes at the speed of tensors.
 
 A pair is a function of (seed, split, epoch, index) and of the images, the task and the protocol: whoever makes it,
 alone or in a batch of any size, gets the same bits. See docs/pairs.md for what is computed.
@@ -14,6 +14,7 @@ alone or in a batch of any size, gets the same bits. See docs/pairs.md for what 
 True
 """
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -31,11 +32,11 @@ __all__ = ["ORDERS", "PairSource", "Pairs"]
 
 ORDERS = ("shuffled", "contiguous")
 _CHUNK = 4096  # pairs planned at once (keys, z, maps: many small operations)
-_BLOCK = 1024  # pairs read at once: their float64 positions stay in the processor's cache
+_BLOCK = 1 << 16  # pixels read at once: their float64 positions stay in the processor's cache
 
 
 class Pairs(NamedTuple):
-    """First patches x and second patches y, (B, patch, patch) in [-0.5, 0.5], and z (B, dim)."""
+    """First patches x and second patches y, (B, patch, patch[, patch]) in [-0.5, 0.5], and z (B, dim)."""
 
     x: Tensor
     y: Tensor
@@ -43,13 +44,13 @@ class Pairs(NamedTuple):
 
 
 class PairSource:
-    """Pairs of patches from images, for one task and protocol.
+    """Pairs of patches from images, for one task and protocol; from volumes, for a task in space.
 
     Args:
-        images: an `ImageSet`, or bytes (N, height, width).
+        images: an `ImageSet`, or bytes (N, height, width), of volumes (N, depth, height, width).
         task: a `Task` or its name.
         protocol: ``"text"`` or ``"release"``.
-        patch: side of the patches.
+        patch: side of the patches; None: 11 pixels, 7 voxels.
         pairs: ``"fixed"``, N * per_image pairs made once and kept as bytes, the same in every epoch; or
             ``"fresh"``, made when asked for, new in every epoch.
         per_image: pairs per image; pair i is of image i // per_image.
@@ -67,7 +68,7 @@ class PairSource:
         task: tasks.Task | str,
         protocol: str = "text",
         *,
-        patch: int = 11,
+        patch: int | None = None,
         pairs: str = "fixed",
         per_image: int = 10,
         seed: int = 0,
@@ -91,8 +92,8 @@ class PairSource:
         self.split = split
         self._streams = {purpose: keys.stream_of(purpose, self.split) for purpose in Stream}
         self.task = tasks.get(task)
-        height, width = self._pixels.shape[1:]
-        self.pair_protocol = protocols.get(protocol, self.task, (height, width), patch)
+        patch = self.task.default_patch if patch is None else patch
+        self.pair_protocol = protocols.get(protocol, self.task, self.size, patch)
         self.protocol, self.patch, self.pairs = protocol, patch, pairs
         self.per_image, self.seed, self.photometric, self.dtype = per_image, seed, photometric, dtype
         self.device = torch.device(device) if device is not None else self._pixels.device
@@ -106,7 +107,7 @@ class PairSource:
         return len(self._pixels) * self.per_image
 
     def __repr__(self) -> str:
-        made = f"{len(self)} {self.pairs} pairs of {self.patch}x{self.patch}"
+        made = f"{len(self)} {self.pairs} pairs of {'x'.join(map(str, self.patch_shape))}"
         return f"PairSource({self.task.name}, {self.protocol}: {made}, seed {self.seed})"
 
     def batch(self, epoch: int, index: Tensor) -> Pairs:
@@ -114,7 +115,7 @@ class PairSource:
         return self._to_float(*self.bytes(epoch, index))
 
     def bytes(self, epoch: int, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same pairs as they are at rest: x and y uint8 (B, patch, patch), z float32 (B, dim)."""
+        """The same pairs as they are at rest: x and y uint8 (B, *patch_shape), z float32 (B, dim)."""
         index = self._checked_index(index)
         if self.pairs == "fixed":
             x, y, z = self._materialize()
@@ -131,9 +132,14 @@ class PairSource:
         return self.images.fingerprint if isinstance(self.images, ImageSet) else fingerprint(self._pixels)
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Height and width of the images."""
-        return self._pixels.shape[1], self._pixels.shape[2]
+    def size(self) -> tuple[int, ...]:
+        """Height and width of the images; depth, height and width of volumes."""
+        return tuple(self._pixels.shape[1:])
+
+    @property
+    def patch_shape(self) -> tuple[int, ...]:
+        """(patch, patch), or (patch, patch, patch) of volumes."""
+        return (self.patch,) * self.task.dimensions
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -146,7 +152,7 @@ class PairSource:
         return self.pair_protocol.rows_first
 
     def homography(self, z: Tensor) -> Tensor:
-        """z (..., dim), in the protocol's order (release translation: rows first), to H (..., 3, 3)."""
+        """z (..., dim), in the protocol's order (release translation: rows first), to H (..., d+1, d+1)."""
         return self.pair_protocol.homography(z)
 
     def steps(self, batch: int) -> int:
@@ -207,8 +213,8 @@ class PairSource:
 
     def _materialize(self) -> tuple[Tensor, Tensor, Tensor]:
         if self._fixed is None:
-            n, side = len(self), self.patch
-            x = torch.empty(n, side, side, dtype=torch.uint8, device=self.device)
+            n = len(self)
+            x = torch.empty(n, *self.patch_shape, dtype=torch.uint8, device=self.device)
             y, z = torch.empty_like(x), torch.empty(n, self.task.dim, device=self.device, dtype=torch.float32)
             with track(n, f"making {self.task.name} pairs", "pairs") as bar:
                 for part in _slices(n, _CHUNK):
@@ -231,9 +237,9 @@ class PairSource:
         else:
             plan = self.pair_protocol.pull(z)
         image = torch.div(index, self.per_image, rounding_mode="floor")
-        x = torch.empty(len(index), self.patch, self.patch, dtype=torch.uint8, device=self.device)
+        x = torch.empty(len(index), *self.patch_shape, dtype=torch.uint8, device=self.device)
         y = torch.empty_like(x)
-        for part in _slices(len(index), _BLOCK):
+        for part in _slices(len(index), max(1, _BLOCK // math.prod(self.patch_shape))):
             first, second = self._read(image[part], plan, part)
             if self.photometric is not None:
                 first, second = self.photometric.apply(
@@ -245,15 +251,16 @@ class PairSource:
     def _read(self, image: Tensor, plan: protocols.Crops | Tensor, part: slice) -> tuple[Tensor, Tensor]:
         if self._padded is None:
             self._padded = lookup.pad(self._pixels)
-        canvas = lookup.Canvas(self._padded.index_select(0, image))
+        canvas = lookup.Canvas(self._padded, image)
         if isinstance(plan, protocols.Crops):
             first, second = (lookup.crop(canvas, corner[part], self.patch) for corner in plan)
             return first, second
         if self._centers is None:  # the first patch is the same in all pairs of an image
-            row, column = self.pair_protocol.corner
-            centers = self._pixels[:, row : row + self.patch, column : column + self.patch]
+            centers = self._pixels
+            for axis, first in enumerate(self.pair_protocol.corner, start=1):
+                centers = centers.narrow(axis, first, self.patch)
             self._centers = centers.contiguous()
-        read = lookup.bicubic if self.pair_protocol.interpolation == "bicubic" else lookup.bilinear
+        read = lookup.bicubic if self.pair_protocol.interpolation == "bicubic" else lookup.linear
         return self._centers.index_select(0, image), read(canvas, plan[part], self.patch)
 
     def _checked_index(self, index: Tensor) -> Tensor:
@@ -267,8 +274,11 @@ class PairSource:
 
 
 def _checked(pixels: Tensor) -> Tensor:
-    if pixels.dtype != torch.uint8 or pixels.ndim != 3 or len(pixels) == 0:
-        raise TypeError(f"images must be bytes (N, height, width), got {pixels.dtype} {tuple(pixels.shape)}")
+    if pixels.dtype != torch.uint8 or pixels.ndim not in (3, 4) or len(pixels) == 0:
+        raise TypeError(
+            "images must be bytes (N, height, width) or (N, depth, height, width), "
+            f"got {pixels.dtype} {tuple(pixels.shape)}"
+        )
     return pixels
 
 

@@ -31,7 +31,7 @@ class PairProtocol(Protocol):
 
     name: str
     interpolation: str
-    corner: tuple[int, int]  # first pixel (row, column) of the patch at the image's center
+    corner: tuple[int, ...]  # first pixel ([slice,] row, column) of the patch at the image's center
     whole: bool  # whether z are whole numbers
     places: bool  # whether patches lie at random places and are cut out; else the second is warped
     rows_first: bool  # whether z is (rows, columns); see `rows_first`
@@ -43,10 +43,10 @@ class PairProtocol(Protocol):
         """If patches have `places`: z (B, dim) and uniform numbers (B, 2) to the places of both patches."""
 
     def pull(self, z: Tensor) -> Tensor:
-        """If not: z (B, dim) to where the second patch reads, (B, 3, 3) float64. The first is at `corner`."""
+        """If not: z (B, dim) to where the second patch reads, (B, d+1, d+1) float64. The first is at `corner`."""
 
     def homography(self, z: Tensor) -> Tensor:
-        """z (..., dim), in this protocol's order, to H (..., 3, 3)."""
+        """z (..., dim), in this protocol's order, to H (..., d+1, d+1)."""
 
 
 def rows_first(task: str, protocol: str) -> bool:
@@ -60,17 +60,26 @@ def rows_first(task: str, protocol: str) -> bool:
     return task == "translation" and protocol == "release"
 
 
-def get(name: str, task: Task, size: tuple[int, int], patch: int) -> PairProtocol:
-    """The protocol called ``name`` for a task, images of ``size`` (height, width) and square patches."""
+def get(name: str, task: Task, size: tuple[int, ...], patch: int) -> PairProtocol:
+    """The protocol called ``name`` for a task, images or volumes of ``size`` and patches of equal sides."""
+    if len(size) != task.dimensions:
+        wanted = {2: "images (height, width)", 3: "volumes (depth, height, width)"}[task.dimensions]
+        raise ValueError(f"images must be {wanted} for the task {task.name}, got a size of {_times(size)}")
     if patch < 1 or patch > min(size):
-        raise ValueError(f"patch must be 1 to {min(size)} for images of {size[0]}x{size[1]}, got {patch}")
+        raise ValueError(f"patch must be 1 to {min(size)} for images of {_times(size)}, got {patch}")
     if name not in PROTOCOLS:
         raise ValueError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {name!r}")
     return PROTOCOLS[name](task, size, patch)
 
 
+def _times(size: tuple[int, ...]) -> str:
+    return "x".join(map(str, size))
+
+
 class Text:
-    """The paper as written: z continuous, warp about the center of the patch, bilinear, patch at the center.
+    """The paper as written: z continuous, warp about the center of the patch, linear, patch at the center.
+
+    In space it is the same with one more axis.
 
     >>> from caunet import tasks
     >>> protocol = Text(tasks.get("translation"), (32, 32), 11)
@@ -86,9 +95,9 @@ class Text:
     places = False
     rows_first = False
 
-    def __init__(self, task: Task, size: tuple[int, int], patch: int) -> None:
+    def __init__(self, task: Task, size: tuple[int, ...], patch: int) -> None:
         self.task, self.patch = task, patch
-        self.corner = size[0] // 2 - patch // 2, size[1] // 2 - patch // 2
+        self.corner = tuple(side // 2 - patch // 2 for side in size)
 
     def parameters(self, u: Tensor) -> Tensor:
         # Not task.from_uniform: lerp rounds differently in the tail of a batch than in its middle.
@@ -100,17 +109,16 @@ class Text:
 
     def pull(self, z: Tensor) -> Tensor:
         half = (self.patch - 1) / 2
-        offset = z.new_full((len(z), 2), -half, dtype=torch.float64)
+        offset = z.new_full((len(z), len(self.corner)), -half, dtype=torch.float64)
         return _pull(self.homography(z.double()), offset, self.origin)
 
     def homography(self, z: Tensor) -> Tensor:
         return self.task.homography(z)
 
     @property
-    def origin(self) -> tuple[float, float]:
-        """The center of the first patch, (x, y) in the image: where H has its origin."""
-        half = (self.patch - 1) / 2
-        return self.corner[1] + half, self.corner[0] + half
+    def origin(self) -> tuple[float, ...]:
+        """The center of the first patch, (x, y[, z]) in the image: where H has its origin."""
+        return geometry.center_of((self.patch,) * len(self.corner), self.corner[::-1])
 
 
 class Release:
@@ -124,7 +132,7 @@ class Release:
 
     name = "release"
 
-    def __init__(self, task: Task, size: tuple[int, int], patch: int) -> None:
+    def __init__(self, task: Task, size: tuple[int, ...], patch: int) -> None:
         if task.name not in RELEASE_TASKS:
             known = ", ".join(RELEASE_TASKS)
             raise ValueError(
@@ -191,8 +199,8 @@ class Release:
 PROTOCOLS: dict[str, type[Text] | type[Release]] = {"text": Text, "release": Release}
 
 
-def _pull(H: Tensor, offset: Tensor, origin: tuple[float, float]) -> Tensor:
-    """translate(origin) H^-1 translate(offset), float64 (B, 3, 3); not finite where H is singular.
+def _pull(H: Tensor, offset: Tensor, origin: tuple[float, ...]) -> Tensor:
+    """translate(origin) H^-1 translate(offset), float64 (B, d+1, d+1); not finite where H is singular.
 
     All of it elementwise, so that every pair gets the same bits alone and in a batch.
     """

@@ -67,7 +67,7 @@ class _Sums:
 
     def result(self) -> dict[str, Any]:
         n, source = self.count, self.source
-        area = n * source.patch**2
+        area = n * source.patch**source.task.dimensions
         middle, variance = _expected(source)
         shift = self.z[0] / n
         pixels = {}
@@ -100,10 +100,11 @@ def _expected(source: PairSource) -> tuple[Tensor, Tensor]:
 
 
 def _outside(source: PairSource, z: Tensor) -> Tensor:
-    # Which pixels of y read outside the image's outline, which runs along pixel edges: (B, patch, patch).
+    # Which pixels of y read outside the image's outline, which runs along pixel edges: (B, *patch_shape).
+    outside = torch.zeros(len(z), *source.patch_shape, dtype=torch.bool, device=z.device)
     if source.pair_protocol.places:
-        return torch.zeros(len(z), 1, 1, dtype=torch.bool)
-    height, width = source.size
+        return outside
     on_canvas = lookup.positions(source.pair_protocol.pull(z), source.patch, source.size, reach=1)
-    x, y = (p - lookup.BORDER for p in on_canvas)
-    return (x < -0.5) | (x > width - 0.5) | (y < -0.5) | (y > height - 0.5)
+    for place, length in zip(on_canvas, reversed(source.size), strict=True):
+        outside |= (place < lookup.BORDER - 0.5) | (place > lookup.BORDER + length - 0.5)
+    return outside

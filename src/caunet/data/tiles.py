@@ -1,4 +1,4 @@
-"""Square tiles from images at several scales, by integer arithmetic only: the same bytes on every machine.
+"""Tiles of equal sides from images and volumes at several scales, by integer arithmetic only: the same bytes everywhere.
 
 >>> image = np.arange(64, dtype=np.uint8).reshape(8, 8)
 >>> shrink(image, 4).tolist()
@@ -7,6 +7,7 @@
 (5, 4, 4)
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,11 +28,15 @@ def check_options(tile: int, stride: int, scales: Sequence[int], limit: int | No
 
 
 def shrink(gray: npt.NDArray[np.uint8], factor: int) -> npt.NDArray[np.uint8]:
-    """``gray`` (H, W), each ``factor`` x ``factor`` block replaced by its rounded mean; what remains is cut off."""
-    height, width = gray.shape[0] // factor, gray.shape[1] // factor
-    blocks = gray[: height * factor, : width * factor].reshape(height, factor, width, factor)
-    sums = blocks.sum(axis=(1, 3), dtype=np.uint32)
-    area = factor * factor
+    """``gray`` (H, W) or (D, H, W), blocks of ``factor`` along each side replaced by their rounded mean.
+
+    What remains at the far ends is cut off.
+    """
+    sides = [side // factor for side in gray.shape]
+    whole = gray[tuple(slice(side * factor) for side in sides)]
+    blocks = whole.reshape([part for side in sides for part in (side, factor)])
+    sums = blocks.sum(axis=tuple(range(1, 2 * gray.ndim, 2)), dtype=np.uint32)
+    area = factor**gray.ndim
     means: npt.NDArray[np.uint8] = ((sums + area // 2) // area).astype(np.uint8)
     return means
 
@@ -47,33 +52,35 @@ def cut(
     """Tiles (N, tile, tile) of ``gray`` (H, W), shrunk by each of ``scales``, one every ``stride`` pixels.
 
     At most ``limit`` places are looked at, spread over the image and its scales. Tiles whose standard
-    deviation is below 4 gray levels are left out.
+    deviation is below 4 gray levels are left out. Of a volume (D, H, W), tiles (N, tile, tile, tile) likewise.
     """
-    sizes = [(gray.shape[0] // s, gray.shape[1] // s) for s in scales]
-    places = np.concatenate([_grid(i, size, tile, stride) for i, size in enumerate(sizes)])  # (P, 3)
+    sizes = [tuple(side // s for side in gray.shape) for s in scales]
+    places = np.concatenate([_grid(i, size, tile, stride) for i, size in enumerate(sizes)])  # (P, 1 + d)
     if limit is not None and len(places) > limit:
         places = places[np.sort(shuffled(len(places))[:limit])]
-    tiles = [np.empty((0, tile, tile), np.uint8)]
+    shape = (tile,) * gray.ndim
+    tiles = [np.empty((0, *shape), np.uint8)]
     for i, factor in enumerate(scales):
-        _, y, x = places[places[:, 0] == i].T
-        if len(y):
-            windows = np.lib.stride_tricks.sliding_window_view(shrink(gray, factor), (tile, tile))
-            tiles.append(windows[y, x])
+        first = places[places[:, 0] == i, 1:]
+        if len(first):
+            windows = np.lib.stride_tricks.sliding_window_view(shrink(gray, factor), shape)
+            tiles.append(windows[tuple(first.T)])
     found = np.concatenate(tiles)
     return found[_has_features(found)]
 
 
-def _grid(scale: int, size: tuple[int, int], tile: int, stride: int) -> npt.NDArray[np.int64]:
-    """Places (P, 3) of scale index, y, x."""
-    y, x = (np.arange(0, n - tile + 1, stride) for n in size)
-    grid = np.stack(np.meshgrid([scale], y, x, indexing="ij"), axis=-1)
-    return grid.reshape(-1, 3).astype(np.int64)
+def _grid(scale: int, size: tuple[int, ...], tile: int, stride: int) -> npt.NDArray[np.int64]:
+    """Places (P, 1 + d) of scale index, [z,] y, x."""
+    axes = [np.arange(0, n - tile + 1, stride) for n in size]
+    grid = np.stack(np.meshgrid([scale], *axes, indexing="ij"), axis=-1)
+    return grid.reshape(-1, 1 + len(size)).astype(np.int64)
 
 
 def _has_features(tiles: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    count = tiles.shape[1] * tiles.shape[2]
-    sums = tiles.sum(axis=(1, 2), dtype=np.int64)
-    squares = np.einsum("nij,nij->n", tiles, tiles, dtype=np.int64, casting="safe")
+    flat = tiles.reshape(len(tiles), math.prod(tiles.shape[1:]))
+    count = flat.shape[1]
+    sums = flat.sum(axis=1, dtype=np.int64)
+    squares = np.einsum("ni,ni->n", flat, flat, dtype=np.int64, casting="safe")
     # count² times the variance, in whole numbers
     enough: npt.NDArray[np.bool_] = count * squares - sums**2 >= MIN_DEVIATION**2 * count**2
     return enough

@@ -119,14 +119,22 @@ def scale(*factors: Number | None) -> Tensor:
 def affine(z: Tensor) -> Tensor:
     """The paper's affine H, without translation: z (..., 4) to [[1+z1, z2, 0], [z3, 1+z4, 0], [0, 0, 1]].
 
+    In space z (..., 9) to (..., 4, 4): identity plus z, row by row.
+
     >>> affine(torch.tensor([0.5, 0.25, 0.0, -0.5]))
     tensor([[1.5000, 0.2500, 0.0000],
             [0.0000, 0.5000, 0.0000],
             [0.0000, 0.0000, 1.0000]])
+    >>> affine(torch.zeros(9)).equal(torch.eye(4))
+    True
     """
-    check_last_axis("z", z, 4)
-    z1, z2, z3, z4 = z.unbind(-1)
-    return _matrix([1 + z1, z2, 0.0, z3, 1 + z4, 0.0, 0.0, 0.0, 1.0], 3)
+    if z.ndim < 1 or z.shape[-1] not in (4, 9):
+        raise ValueError(f"z must have shape (..., 4) or, in space, (..., 9), got {tuple(z.shape)}")
+    d = 2 if z.shape[-1] == 4 else 3
+    parts: list[Number] = []
+    for i in range(d):
+        parts += [z[..., d * i + j] + 1 if i == j else z[..., d * i + j] for j in range(d)] + [0.0]
+    return _matrix([*parts, *[0.0] * d, 1.0], d + 1)
 
 
 def projective(z: Tensor) -> Tensor:

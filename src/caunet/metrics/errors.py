@@ -10,8 +10,6 @@ from caunet import geometry
 
 __all__ = ["corner_error", "parameter_error", "transformation_error"]
 
-_SQUARE = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
-
 
 def parameter_error(z_hat: Tensor, z: Tensor) -> Tensor:
     """Mean squared difference of the parameters: (B, dim), (B, dim) -> (B,) float64.
@@ -27,7 +25,7 @@ def parameter_error(z_hat: Tensor, z: Tensor) -> Tensor:
 def transformation_error(H_hat: Tensor, H: Tensor) -> Tensor:
     """sum |Hp - Ĥp| / sum |Hp| over the unit square's corners p: (B, 3, 3), (B, 3, 3) -> (B,) float64.
 
-    Both may be multiplied by one number without changing it.
+    In space, (B, 4, 4), it is the unit cube. Both may be multiplied by one number without changing it.
 
     >>> eye = torch.eye(3)[None]
     >>> shift = torch.tensor([[[1.0, 0.0, 3.0], [0.0, 1.0, 4.0], [0.0, 0.0, 1.0]]])
@@ -35,10 +33,9 @@ def transformation_error(H_hat: Tensor, H: Tensor) -> Tensor:
     tensor([3.5968], dtype=torch.float64)
     """
     _check_shapes("H_hat", H_hat, "H", H)
-    if geometry.dimension(H) != 2:
-        raise ValueError(f"H must have shape (..., 3, 3) for the unit square, got {tuple(H.shape)}")
-    square = torch.tensor(_SQUARE, dtype=torch.float64, device=H.device)
-    truth, inferred = (geometry.apply_homogeneous(matrix.double(), square) for matrix in (H, H_hat))
+    # The corner pixels of a box two pixels wide are those of the unit square, in the paper's order.
+    unit = geometry.corners((2,) * geometry.dimension(H), like=H.double())
+    truth, inferred = (geometry.apply_homogeneous(matrix.double(), unit) for matrix in (H, H_hat))
     return _sum_last(_length(truth - inferred)) / _sum_last(_length(truth))
 
 

@@ -71,7 +71,8 @@ def register_model(
     _MODELS.register(name, recipe, replace=replace)
 
 
-# About 690,000 parameters, as CTN has, spent on rank rather than on units: see docs/learning-rule.md.
+# About 690,000 parameters, as CTN has, spent on rank rather than on units: see docs/learning-rule.md. (On volumes, with
+# 343 inputs instead of 121, CTN has 1,225,000.)
 _WIDE = {"units": 156, "rank": 16, "hidden": (300, 100, 100)}
 
 
@@ -88,6 +89,7 @@ def _register_the_papers() -> None:
     variant("bln-600", "BLN of about CTN's size", units=600)
     variant("can-wide", "CAN of CTN's size that ends in CTN's own layers", **_WIDE)
     variant("bln-wide", "BLN of CTN's size that ends in CTN's own layers", **_WIDE)
+    variant("can-wide3", "can-wide for patches of 7 x 7 x 7 voxels", **{**_WIDE, "units": 105})
     variant("can-no-competition", "decoder reads the matching errors themselves", competition="none")
     variant("can-wta", "winner-take-all with softmin's gradient", competition="winner-take-all")
     variant("can-projection", "Adam, then negative weights set to zero", learning_rule="projection")
@@ -123,9 +125,9 @@ def describe_model(name: str) -> dict[str, Any]:
 def create_model(
     name: str,
     task: str | tasks.Task,
-    patch: int = 11,
+    patch: int | None = None,
     *,
-    dimensions: int = 2,
+    dimensions: int | None = None,
     pretrained: bool = False,
     features: nn.Module | str | None = None,
     feature_size: int | None = None,
@@ -140,8 +142,8 @@ def create_model(
     Args:
         name: one of :func:`list_models`.
         task: a task or its name; it gives dim(z).
-        patch: side of the patches in pixels.
-        dimensions: of a patch; 3 for volumes.
+        patch: side of the patches; default 11 pixels, for a task in space 7 voxels.
+        dimensions: of a patch; default those of the task, 3 for volumes.
         pretrained: take the weights that come with the package (``caunet weights list`` names them), and with
             them everything the network is: nothing else can then be chosen but ``device`` and ``dtype``.
         features: f, from (B, 1, patch, patch) to (B, ...); default identity. Used as it is, not initialized.
@@ -166,6 +168,8 @@ def create_model(
     if seed is not None and generator is not None:
         raise ValueError("give seed or generator, not both")
     task = tasks.get(task)
+    patch = task.default_patch if patch is None else patch
+    dimensions = task.dimensions if dimensions is None else dimensions
     if pretrained:
         chosen = {"features": features, "feature_size": feature_size, "seed": seed, "generator": generator}
         return _shipped(name, task, patch, chosen | overrides).to(device=device, dtype=dtype)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-__all__ = ["BEST", "PROFILES", "TrainConfig", "profile_settings"]
+__all__ = ["BEST", "IN_SPACE", "PROFILES", "TrainConfig", "profile_settings"]
 
 # The command line shows these as choices; configurations read from files are checked against them too.
 Protocol = Literal["text", "release"]
@@ -61,13 +61,15 @@ class TrainConfig:
     """Settings of one run; the defaults are the paper's."""
 
     task: str = "rotation"
-    """What is to be inferred: translation, rotation, scaling, affine, projective."""
+    """What is to be inferred: translation, rotation, scaling, affine, projective; of volumes translation3, rotation3,
+    scaling3, affine3, rigid3."""
     model: str = "can"
     """The network: ctn, bln, can or a variant (`caunet models` lists them)."""
     model_options: Mapping[str, Any] = field(default_factory=dict)
     """Overrides handed to `create_model`, such as {"bias": false}."""
     data: str = "photos"
-    """Images: photos (embedded), cifar10 (after `caunet data fetch cifar10`), or a directory."""
+    """Images: photos (embedded), cifar10 (after `caunet data fetch cifar10`), or a directory; for tasks of volumes
+    shapes3 (made on the spot)."""
     skip_bad: bool = False
     """Leave out the images of a directory that cannot be read, instead of stopping."""
     split: str = "train"
@@ -81,11 +83,11 @@ class TrainConfig:
     per_image: int = 10
     """Pairs made from each image."""
     photometric: Mapping[str, Any] = field(default_factory=dict)
-    """Changes of light in all pairs, as ranges: {"gain": [0.8, 1.2], "bias": ..., "noise": ..., "blur": ...}."""
+    """Changes of light in all pairs, as ranges: {"gain": [0.8, 1.2]}, also bias, noise, blur, gamma."""
     order: Order = "shuffled"
     """Batches drawn at random without replacement, or as contiguous runs of the stored order."""
     patch: int = 11
-    """Side of a patch in pixels."""
+    """Side of a patch in pixels; for tasks of volumes 7 voxels are usual."""
     batch: int = 100
     """Pairs in an update (over all processes together)."""
     shards: int = 1
@@ -222,6 +224,9 @@ BEST: dict[str, dict[str, Any]] = {
     },
 }
 
+IN_SPACE: dict[str, Any] = {"data": "shapes3", "patch": 7}
+"""What the command line takes instead of the defaults, unless told otherwise, for a task of volumes."""
+
 # The paper's schedule has all but stopped after 60,000 of its 200,000 updates (0.95 ** 120 = 0.002);
 # a quick run goes through the same 120 decays.
 PROFILES: dict[str, dict[str, Any]] = {
@@ -237,7 +242,7 @@ PROFILES: dict[str, dict[str, Any]] = {
 
 
 # Tasks whose parameters have different ranges: a mean squared error in their own units would not see the small ones.
-_MIXED_RANGES = ("projective",)
+_MIXED_RANGES = ("projective", "rigid3", "motion3")
 
 
 def profile_settings(profile: str, model: str = "can", task: str | None = None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from caunet import tasks
 from caunet.data import Pairs, PairSource, load_images
 from caunet.data.photometric import Photometric
 from caunet.errors import CheckpointError, DivergenceError, PeerError, TrainingError
@@ -70,8 +71,12 @@ def load_sources(config: TrainConfig) -> tuple[PairSource, PairSource]:
         "dtype": getattr(torch, config.dtype),
         "photometric": Photometric.from_json(config.photometric) if config.photometric else None,
     }
-    train_images = load_images(config.data, split=config.split, skip_bad=config.skip_bad)
-    test_images = load_images(config.data, split=config.test_split, skip_bad=config.skip_bad)
+    kind: dict[str, Any] = {
+        "dimensions": tasks.get(config.task).dimensions,
+        "skip_bad": config.skip_bad,
+    }
+    train_images = load_images(config.data, split=config.split, **kind)
+    test_images = load_images(config.data, split=config.test_split, **kind)
     training = PairSource(
         train_images,
         config.task,

@@ -1,9 +1,4 @@
-"""Tasks: the parameters z of a family of transformations, their ranges, and z -> H.
-
-The paper's five are registered here, and `motion`, with which whole images are aligned; `register` adds
-more (docs/tasks.md shows two). A task's H has its origin at the center of the patch, in pixels, with the
-convention of `caunet.geometry`. A family in space would have a `build` that returns H (..., 4, 4).
-"""
+"""What a task is, and the registry that finds tasks by name."""
 
 from __future__ import annotations
 
@@ -16,7 +11,9 @@ from torch import Tensor
 
 from caunet import geometry
 
-__all__ = ["Task", "get", "names", "register"]
+__all__ = ["Task", "entries", "get", "names", "register"]
+
+_PATCHES = {2: 11, 3: 7}
 
 
 @dataclass(frozen=True)
@@ -27,9 +24,10 @@ class Task:
         name: what `get` finds it by.
         names: the parameters' names, in the order of z.
         low, high: the ranges, one number for each parameter.
-        build: z (..., dim) -> H (..., 3, 3), origin at the patch center.
-        read: the inverse, from an H (..., 3, 3) whose last entry is 1; it need not check the family.
+        build: z (..., dim) -> H (..., 3, 3), or (..., 4, 4) in space, origin at the patch center.
+        read: the inverse, from an H whose last entry is 1; it need not check the family.
         units: what each parameter is measured in; "" for none.
+        dimensions: 2 for transformations of the plane, 3 for those of space.
 
     >>> task = get("rotation")
     >>> task.names, task.low, task.high
@@ -46,6 +44,7 @@ class Task:
     build: Callable[[Tensor], Tensor] = field(repr=False)
     read: Callable[[Tensor], Tensor] = field(repr=False)
     units: tuple[str, ...] = ()
+    dimensions: int = 2
 
     def __post_init__(self) -> None:
         if not self.units:
@@ -58,11 +57,22 @@ class Task:
             raise ValueError("names must hold at least one parameter, got ()")
         if not all(a < b for a, b in zip(self.low, self.high, strict=True)):
             raise ValueError(f"low must be below high for every parameter, got {self.low} and {self.high}")
+        if self.dimensions not in (2, 3):
+            raise ValueError(f"dimensions must be 2 (the plane) or 3 (space), got {self.dimensions!r}")
 
     @property
     def dim(self) -> int:
         """The number of parameters."""
         return len(self.names)
+
+    @property
+    def default_patch(self) -> int:
+        """The side of a patch where none is asked for: 11 pixels, or 7 voxels.
+
+        >>> get("rotation").default_patch, get("rotation3").default_patch
+        (11, 7)
+        """
+        return _PATCHES[self.dimensions]
 
     def sample(
         self,
@@ -87,7 +97,7 @@ class Task:
         return u.new_tensor(self.low).lerp(u.new_tensor(self.high), u)
 
     def homography(self, z: Tensor) -> Tensor:
-        """z (..., dim) to H (..., 3, 3), origin at the center of the patch.
+        """z (..., dim) to H (..., 3, 3), in space (..., 4, 4), origin at the center of the patch.
 
         >>> get("translation").homography(torch.tensor([2.0, -1.0]))
         tensor([[ 1.,  0.,  2.],
@@ -98,7 +108,7 @@ class Task:
         return self.build(z)
 
     def parameters(self, H: Tensor, tolerance: float | None = None) -> Tensor:
-        """The z (..., dim) of H (..., 3, 3), which may carry any scale; the ranges are not asked for.
+        """The z (..., dim) of H (..., 3, 3) or (..., 4, 4), of any scale; the ranges are not asked for.
 
         Refuses an H that is no member of the family: one that differs from ``homography(z)`` by more than
         `tolerance` (the square root of the dtype's precision) times its largest entry.
@@ -111,6 +121,9 @@ class Task:
         ValueError: H is not of the task 'rotation' (off by 1)
         """
         H = geometry.normalize(H)
+        if (d := geometry.dimension(H)) != self.dimensions:
+            n = self.dimensions + 1
+            raise ValueError(f"H must have shape (..., {n}, {n}) for {self.name}, got {d + 1} x {d + 1} matrices")
         z = self.read(H)
         with torch.no_grad():
             off = (self.build(z) - H).abs().flatten(-2).amax(-1)
@@ -178,87 +191,10 @@ def get(name: str | Task) -> Task:
     raise ValueError(f"unknown task {name!r}{hint} Known tasks: {', '.join(_REGISTRY)}")
 
 
-# Named functions rather than lambdas, so that a task can be pickled to worker processes.
-def _entries(H: Tensor, *places: tuple[int, int]) -> Tensor:
+def entries(H: Tensor, *places: tuple[int, int]) -> Tensor:
+    """Some entries of H (..., n, n), side by side: what a `read` is made of.
+
+    >>> entries(geometry.translate(2.0, -1.0), (0, 2), (1, 2))
+    tensor([ 2., -1.])
+    """
     return torch.stack([H[..., row, column] for row, column in places], -1)
-
-
-def _build_translation(z: Tensor) -> Tensor:
-    return geometry.translate(z[..., 0], z[..., 1])
-
-
-def _read_translation(H: Tensor) -> Tensor:
-    return _entries(H, (0, 2), (1, 2))
-
-
-def _build_rotation(z: Tensor) -> Tensor:
-    return geometry.rotate(z[..., 0])
-
-
-def _read_rotation(H: Tensor) -> Tensor:
-    return torch.atan2(H[..., 1, 0], H[..., 0, 0]).rad2deg()[..., None]
-
-
-def _build_scaling(z: Tensor) -> Tensor:
-    return geometry.scale(z[..., 0], z[..., 1])
-
-
-def _read_scaling(H: Tensor) -> Tensor:
-    return _entries(H, (0, 0), (1, 1))
-
-
-def _read_affine(H: Tensor) -> Tensor:
-    return _entries(H, (0, 0), (0, 1), (1, 0), (1, 1)) - H.new_tensor([1.0, 0.0, 0.0, 1.0])
-
-
-def _build_motion(z: Tensor) -> Tensor:
-    return geometry.compose(geometry.translate(z[..., 0], z[..., 1]), geometry.affine(z[..., 2:]))
-
-
-def _read_motion(H: Tensor) -> Tensor:
-    return torch.cat([_read_translation(H), _read_affine(H)], -1)
-
-
-def _read_projective(H: Tensor) -> Tensor:
-    return torch.cat([_read_affine(H), _entries(H, (2, 0), (2, 1))], -1)
-
-
-_SHIFTS = ("shift_x", "shift_y")
-_SCALES = ("scale_x", "scale_y")
-_LINEAR = ("a11", "a12", "a21", "a22")
-_BENDS = ("p1", "p2")
-
-for _task in (
-    Task(
-        "translation",
-        _SHIFTS,
-        (-5.0,) * 2,
-        (5.0,) * 2,
-        _build_translation,
-        _read_translation,
-        ("pixels",) * 2,
-    ),
-    Task("rotation", ("angle",), (-45.0,), (45.0,), _build_rotation, _read_rotation, ("degrees",)),
-    Task("scaling", _SCALES, (0.5,) * 2, (2.0,) * 2, _build_scaling, _read_scaling),
-    Task("affine", _LINEAR, (-0.5,) * 4, (0.5,) * 4, geometry.affine, _read_affine),
-    Task(
-        "projective",
-        _LINEAR + _BENDS,
-        (-0.5,) * 4 + (-0.01,) * 2,
-        (0.5,) * 4 + (0.01,) * 2,
-        geometry.projective,
-        _read_projective,
-        ("",) * 4 + ("1/pixel",) * 2,
-    ),
-    # What a small patch of two related images does: it shifts, and is a little distorted.
-    Task(
-        "motion",
-        _SHIFTS + _LINEAR,
-        (-5.0,) * 2 + (-0.25,) * 4,
-        (5.0,) * 2 + (0.25,) * 4,
-        _build_motion,
-        _read_motion,
-        ("pixels",) * 2 + ("",) * 4,
-    ),
-):
-    register(_task)
