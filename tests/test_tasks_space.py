@@ -114,7 +114,9 @@ def test_matrices_of_the_other_space_are_refused():
         tasks.get("rotation").parameters(torch.eye(4))
     with pytest.raises(ValueError, match=r"dimensions must be 2 \(the plane\) or 3 \(space\), got 4"):
         tasks.Task("t", ("a",), (0.0,), (1.0,), geometry.affine, geometry.affine, dimensions=4)
-    with pytest.raises(ValueError, match=r"z must have shape \(\.\.\., 4\) or, in space, \(\.\.\., 9\), got \(5,\)"):
+    with pytest.raises(
+        ValueError, match=r"z must have shape \(\.\.\., 4\) or, in space, \(\.\.\., 9\), got \(5,\)"
+    ):
         geometry.affine(torch.zeros(5))
 
 

@@ -7,7 +7,7 @@ from tests.oracles import pairs as oracle
 
 from caunet import geometry, tasks
 from caunet.data import PairSource, protocols
-from caunet.data.lookup import Canvas, bicubic, linear, crop, pad, to_bytes
+from caunet.data.lookup import Canvas, bicubic, crop, linear, pad, to_bytes
 
 TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 BOTH = [(t, p) for t in TASKS for p in ("text", "release")]

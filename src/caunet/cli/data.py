@@ -120,7 +120,10 @@ class Stats(Pairing):
         ]
         _table(rows)
         if self.out is not None:
-            write_json(self.out, {"data": self.data or "photos", "split": self.split, "seed": self.seed, "rows": rows})
+            write_json(
+                self.out,
+                {"data": self.data or "photos", "split": self.split, "seed": self.seed, "rows": rows},
+            )
         return 0
 
 

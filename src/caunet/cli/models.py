@@ -35,7 +35,10 @@ class Models:
             print(json.dumps(rows, indent=2))
             return 0
         pixels = "pixels" if task.dimensions == 2 else "voxels"
-        _show(rows, f"Networks for {self.task}, patches of {' x '.join([str(patch)] * task.dimensions)} {pixels}")
+        _show(
+            rows,
+            f"Networks for {self.task}, patches of {' x '.join([str(patch)] * task.dimensions)} {pixels}",
+        )
         if task.dimensions == 2:
             counts = {row["name"]: row["parameters"] for row in rows}
             print(REMARK.format(ctn=counts["ctn"], can=counts["can"]))

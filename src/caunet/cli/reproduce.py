@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reproduce"]
 
-RecipeName = Literal["released", "written", "claims", "control", "best", "sparse", "ablation"]
+RecipeName = Literal["released", "written", "claims", "control", "best", "sparse", "ablation", "space"]
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ class Reproduce:
     recipe: tuple[RecipeName, ...] | None = None
     """As the paper's text has it (written), as its authors' scripts did (released), its sentences tested
     (claims), CAN on rotation at full length (control), one difference between written and released at a time
-    (ablation); with profile best: at their best (best), pruned to the size of Table I's CAN (sparse). Several may be
-    given; default: written, or best."""
-    tasks: tuple[str, ...] = ("translation", "rotation", "scaling", "affine", "projective")
-    """Which tasks."""
+    (ablation); with profile best: at their best (best), pruned to the size of Table I's CAN (sparse), tasks of volumes
+    (space). Several may be given; default: written, or best."""
+    tasks: tuple[str, ...] | None = None
+    """Which tasks; default: translation, rotation, scaling, affine, projective, for the recipe space the first four of
+    volumes: translation3, rotation3, scaling3, affine3."""
     models: tuple[str, ...] = ("ctn", "bln", "can")
     """Which networks (for claims: these and their variants)."""
     seeds: int = 1
@@ -42,7 +43,7 @@ class Reproduce:
     protocol: Literal["text", "release"] | None = None
     """How pairs are made; default: what the recipe says."""
     data: str | None = None
-    """photos, cifar10 or a directory; default: photos for quick, cifar10 for paper."""
+    """photos, cifar10 or a directory; default: photos for quick, cifar10 for paper, shapes3 for volumes."""
     engine: Literal["processes", "serial", "ray"] = "processes"
     """Where runs are made: in processes of this machine, one after the other in this process, or on a Ray cluster
     (extra ray; --out must then be a folder that all nodes share)."""
@@ -84,20 +85,22 @@ class Reproduce:
         """The grid, with every name checked before anything is trained."""
         from caunet import tasks
         from caunet.data import load_images
-        from caunet.reproduction.recipes import cells
+        from caunet.reproduction.recipes import SPACE_TASKS, TASKS, cells
 
-        for task in self.tasks:
+        of_volumes = self._recipes == ("space",)
+        chosen = self.tasks or (SPACE_TASKS if of_volumes else TASKS)
+        for task in chosen:
             tasks.get(task)
         unknown = [model for model in self.models if model not in ("ctn", "bln", "can")]
         if unknown:
             raise ValueError(
                 f"models must be any of ctn, bln, can, got {unknown[0]!r}; others: `caunet train`"
             )
-        data = self.data or ("photos" if self.profile == "quick" else "cifar10")
-        load_images(data, split="test")
+        data = self.data or ("shapes3" if of_volumes else "photos" if self.profile == "quick" else "cifar10")
+        load_images(data, split="test", dimensions=3 if of_volumes else 2)
         found = cells(
             self._recipes,
-            tasks=self.tasks,
+            tasks=chosen,
             models=self.models,
             seeds=self.seeds,
             profile=self.profile,
@@ -106,7 +109,7 @@ class Reproduce:
             data=data,
         )
         if not found:
-            raise ValueError(f"recipe {', '.join(self._recipes)} has no runs for {', '.join(self.tasks)}")
+            raise ValueError(f"recipe {', '.join(self._recipes)} has no runs for {', '.join(chosen)}")
         return found
 
     @property
@@ -152,9 +155,15 @@ class Reproduce:
             from caunet.reproduction.best import best_markdown
 
             console.print(Markdown(best_markdown(found)))
+        if any(result["recipe"] == "space" for result in found):
+            from rich.markdown import Markdown
+
+            from caunet.reproduction.in_space import space_markdown
+
+            console.print(Markdown(space_markdown(found)))
         for recipe in self._recipes:
             chosen = [result for result in found if result["recipe"] == recipe]
-            if not chosen or recipe in ("claims", "best", "sparse", "ablation"):
+            if not chosen or recipe in ("claims", "best", "sparse", "ablation", "space"):
                 continue
             for measure in MEASURES:
                 note = f"{recipe}: {caption(chosen)}"

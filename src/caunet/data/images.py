@@ -113,9 +113,7 @@ def load_images(
     return ImageSet(torch.from_numpy(pixels), shown, split)
 
 
-def _find_loader(
-    name: str | os.PathLike[str], dimensions: int | None, skip_bad: bool
-) -> tuple[_Loader, str]:
+def _find_loader(name: str | os.PathLike[str], dimensions: int | None, skip_bad: bool) -> tuple[_Loader, str]:
     known = {2: _LOADERS[2], 3: _LOADERS[3], None: _LOADERS[2] | _LOADERS[3]}[dimensions]
     if isinstance(name, str) and name in known:
         return known[name], name

@@ -74,7 +74,9 @@ def positions(pull: Tensor, patch: int, size: tuple[int, ...], reach: int) -> li
     """
     d = len(size)
     k = torch.arange(patch, dtype=torch.float64, device=pull.device)
-    lines = [k.view(-1, *[1] * axis) for axis in range(d)]  # along x, y(, z): the last axis, the one before, ...
+    lines = [
+        k.view(-1, *[1] * axis) for axis in range(d)
+    ]  # along x, y(, z): the last axis, the one before, ...
 
     def spread(row: Tensor) -> Tensor:
         # A linear map is a sum of one line for each axis: (B, 1, patch) + (B, patch, 1).

@@ -257,8 +257,8 @@ class PairSource:
             return first, second
         if self._centers is None:  # the first patch is the same in all pairs of an image
             centers = self._pixels
-            for axis, first in enumerate(self.pair_protocol.corner, start=1):
-                centers = centers.narrow(axis, first, self.patch)
+            for axis, begin in enumerate(self.pair_protocol.corner, start=1):
+                centers = centers.narrow(axis, begin, self.patch)
             self._centers = centers.contiguous()
         read = lookup.bicubic if self.pair_protocol.interpolation == "bicubic" else lookup.linear
         return self._centers.index_select(0, image), read(canvas, plan[part], self.patch)

@@ -37,7 +37,9 @@ _SEED = 0
 # Voxels between two knots of the fields that labels compete by: blobs are about that wide.
 _SPACINGS = (3, 4, 5, 6, 8, 10)
 _LABELS = (2, 9)  # least and most, less one
-_UNIT = 1 << 12  # a field's knots are whole numbers below it; fields of intensities are in 1/_UNIT of a gray level
+_UNIT = (
+    1 << 12
+)  # a field's knots are whole numbers below it; fields of intensities are in 1/_UNIT of a gray level
 
 Whole = npt.NDArray[np.float64]  # holds whole numbers, all below 2^53
 

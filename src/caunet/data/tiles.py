@@ -1,4 +1,4 @@
-"""Tiles of equal sides from images and volumes at several scales, by integer arithmetic only: the same bytes everywhere.
+"""Tiles of equal sides from images and volumes at several scales, by integer arithmetic: the same bytes everywhere.
 
 >>> image = np.arange(64, dtype=np.uint8).reshape(8, 8)
 >>> shrink(image, 4).tolist()

@@ -1,13 +1,13 @@
 """The table "at their best": three networks, two sizes, six rows; made from results of the recipe ``best``."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from caunet.reproduction.recipes import HIGHER_RANK, SIZES
 from caunet.reproduction.tables import Result, caption, show, show_ratio
 from caunet.tables import Cell, Table, bold
 
-__all__ = ["ROWS", "best_markdown"]
+__all__ = ["ROWS", "against_rivals", "best_markdown", "errors_of", "figure_of", "lowest", "size_of"]
 
 # (task, protocol) -> what the row is called
 ROWS = {
@@ -39,7 +39,7 @@ def best_markdown(results: Sequence[Result]) -> str:
 
 
 def _table(results: Sequence[Result], labels: Sequence[str]) -> str:
-    sizes = {label: _parameters(results, label) for label in labels}
+    sizes = {label: size_of(results, label) for label in labels}
     heads = [
         "Task",
         *(f"{label.partition('-')[0].upper()}{sizes[label]}" for label in labels),
@@ -47,18 +47,32 @@ def _table(results: Sequence[Result], labels: Sequence[str]) -> str:
     ]
     rows: list[list[str | Cell]] = []
     for (task, protocol), name in ROWS.items():
-        errors = {label: _errors(results, task, protocol, label) for label in labels}
+        errors = {label: errors_of(results, task, protocol, label) for label in labels}
         if not any(errors.values()):
             continue
         means = {label: statistics.fmean(values) for label, values in errors.items() if values}
-        lowest = min(show(mean) for mean in means.values() if mean == min(means.values()))
-        best = [label for label in means if len(means) > 1 and show(means[label]) == lowest]
-        cells = [bold(_figure(errors[label]), label in best) for label in labels]
-        rows.append([name, *cells, _against_rivals(means)])
+        best = lowest(means)
+        cells = [bold(figure_of(errors[label]), label in best) for label in labels]
+        rows.append([name, *cells, against_rivals(means)])
     return Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown()
 
 
-def _against_rivals(means: dict[str, float]) -> str:
+def lowest(means: Mapping[str, float]) -> list[str]:
+    """Who has the lowest error in the digits shown; nobody where one is alone.
+
+    >>> lowest({"ctn": 0.5, "can": 0.1001, "can-wide": 0.1})
+    ['can', 'can-wide']
+    """
+    least = show(min(means.values()))
+    return [label for label in means if len(means) > 1 and show(means[label]) == least]
+
+
+def against_rivals(means: Mapping[str, float]) -> str:
+    """The error of CAN over that of the best network that is none.
+
+    >>> against_rivals({"ctn": 0.5, "bln": 0.8, "can": 0.1})
+    '0.20×'
+    """
     can = [mean for label, mean in means.items() if label.startswith("can")]
     rivals = [mean for label, mean in means.items() if not label.startswith("can")]
     return show_ratio(can[0] / min(rivals)) if can and rivals else "–"
@@ -68,26 +82,28 @@ def _higher_rank(results: Sequence[Result]) -> str:
     """What a larger rank brings on translation, and what it costs."""
     found = []
     for (task, protocol), name in ROWS.items():
-        if values := _errors(results, task, protocol, HIGHER_RANK):
-            found.append(f"{name.lower()} {_figure(values)}")
+        if values := errors_of(results, task, protocol, HIGHER_RANK):
+            found.append(f"{name.lower()} {figure_of(values)}")
     if not found:
         return ""
-    size = _parameters(results, HIGHER_RANK).strip(" ()")
+    size = size_of(results, HIGHER_RANK).strip(" ()")
     return f"CAN with rank 16 instead of 4 ({size} parameters): {'; '.join(found)}."
 
 
-def _errors(results: Sequence[Result], task: str, protocol: str, label: str) -> list[float]:
+def errors_of(results: Sequence[Result], task: str, protocol: str, label: str) -> list[float]:
+    """The parameter errors of a network on a task, one for each seed."""
     same = [r for r in results if (r["task"], r["protocol"], r["model"]) == (task, protocol, label)]
     return [r["parameter_error"] for r in same]
 
 
-def _parameters(results: Sequence[Result], label: str) -> str:
+def size_of(results: Sequence[Result], label: str) -> str:
     """The size of a network in thousands, over its tasks: " (331k)"."""
     found = sorted({round(r["parameters"] / 1000) for r in results if r["model"] == label})
     return f" ({found[0]}k)" if found else ""
 
 
-def _figure(values: Sequence[float]) -> str:
+def figure_of(values: Sequence[float]) -> str:
+    """Their mean, and standard deviation where there are several."""
     if not values:
         return "–"
     text = show(statistics.fmean(values))

@@ -18,6 +18,8 @@
 ``ablation``
     what makes the paper's ranking: ``written`` with one of the four things changed that ``released`` does otherwise,
     on rotation and translation.
+``space``
+    the paper's next step: the same networks and settings on tasks of volumes (docs/space.md).
 
 >>> released("rotation", "can").adam_reset, dict(released("rotation", "can").model_options)
 (True, {'bias': False})
@@ -33,19 +35,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from caunet.training.config import TrainConfig, profile_settings
+from caunet.training.config import IN_SPACE, TrainConfig, profile_settings
 
 __all__ = [
     "CLAIM_TASKS",
     "MODELS",
     "RECIPES",
     "SIZES",
+    "SPACE_TASKS",
     "TASKS",
     "VARIANTS",
     "Cell",
     "best",
     "cells",
     "released",
+    "space",
     "written",
 ]
 
@@ -73,6 +77,9 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "bias": {"model_options": {"bias": False}},
     "reset": {"adam_reset": True},
 }
+
+SPACE_TASKS = ("translation3", "rotation3", "scaling3", "affine3")
+SPACE_SIZES = {"ctn": ("ctn",), "bln": ("bln",), "can": ("can", "can-wide3")}
 
 
 @dataclass(frozen=True)
@@ -167,6 +174,14 @@ def best(task: str, model: str, seed: int = 0, **changes: Any) -> TrainConfig:
     return config.replace(**changes)
 
 
+def space(task: str, model: str, seed: int = 0, **changes: Any) -> TrainConfig:
+    """A network at its best on a task of volumes: the settings of the profile ``best``, on ``shapes3``."""
+    config = TrainConfig(
+        task=task, model=model, seed=seed, **profile_settings("best", model, task), **IN_SPACE
+    )
+    return config.replace(**changes)
+
+
 def _table(recipe: str, make: Callable[..., TrainConfig]) -> Callable[..., list[Cell]]:
     def build(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
         return [Cell(recipe, model, make(task, model, seed, **changes)) for task in tasks for model in models]
@@ -231,6 +246,12 @@ def _ablation(tasks: Sequence[str], models: Sequence[str], seed: int, changes: d
     return plain + changed
 
 
+def _space(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+    kept = {name: value for name, value in changes.items() if name in ("updates", "data")}
+    labels = [label for model in models for label in SPACE_SIZES[model]]
+    return [Cell("space", label, space(task, label, seed, **kept)) for task in tasks for label in labels]
+
+
 RECIPES: dict[str, Callable[..., list[Cell]]] = {
     "released": _table("released", released),
     "written": _table("written", written),
@@ -239,8 +260,9 @@ RECIPES: dict[str, Callable[..., list[Cell]]] = {
     "best": _best,
     "sparse": _sparse,
     "ablation": _ablation,
+    "space": _space,
 }
-_AT_THEIR_BEST = ("best", "sparse")
+_AT_THEIR_BEST = ("best", "sparse", "space")
 
 
 def schedule(profile: str, updates: int | None = None) -> dict[str, Any]:
@@ -289,9 +311,13 @@ def cells(
             raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, got {recipe!r}")
         if (profile == "best") != (recipe in _AT_THEIR_BEST):
             raise ValueError(
-                f"recipes {' and '.join(_AT_THEIR_BEST)} must be used with profile best, and no others; "
+                f"recipes {', '.join(_AT_THEIR_BEST)} must be used with profile best, and no others; "
                 f"got recipe {recipe!r}, profile {profile!r}"
             )
+        in_space = set(SPACE_TASKS) & set(tasks)
+        if bool(in_space) != (recipe == "space"):
+            wanted = SPACE_TASKS if recipe == "space" else TASKS
+            raise ValueError(f"tasks must be of {', '.join(wanted)} for {recipe}, got {', '.join(tasks)}")
         for seed in range(seeds):
             found += RECIPES[recipe](tasks, models, seed, dict(changes))
     return found

@@ -82,9 +82,7 @@ _LINEAR = tuple(f"a{row + 1}{column + 1}" for row, column in _NINE)
 _VOXELS, _DEGREES = ("voxels",) * 3, ("degrees",) * 3
 
 SPACE = (
-    Task(
-        "translation3", _SHIFTS, (-3.0,) * 3, (3.0,) * 3, _build_translation, _read_translation, _VOXELS, 3
-    ),
+    Task("translation3", _SHIFTS, (-3.0,) * 3, (3.0,) * 3, _build_translation, _read_translation, _VOXELS, 3),
     Task("rotation3", _ANGLES, (-30.0,) * 3, (30.0,) * 3, _build_rotation, _read_rotation, _DEGREES, 3),
     Task("scaling3", _SCALES, (0.5,) * 3, (2.0,) * 3, _build_scaling, _read_scaling, dimensions=3),
     Task("affine3", _LINEAR, (-0.3,) * 9, (0.3,) * 9, geometry.affine, _read_affine, dimensions=3),

@@ -123,7 +123,9 @@ class Task:
         H = geometry.normalize(H)
         if (d := geometry.dimension(H)) != self.dimensions:
             n = self.dimensions + 1
-            raise ValueError(f"H must have shape (..., {n}, {n}) for {self.name}, got {d + 1} x {d + 1} matrices")
+            raise ValueError(
+                f"H must have shape (..., {n}, {n}) for {self.name}, got {d + 1} x {d + 1} matrices"
+            )
         z = self.read(H)
         with torch.no_grad():
             off = (self.build(z) - H).abs().flatten(-2).amax(-1)

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from caunet import images, tasks
-from caunet.data.lookup import Canvas, bilinear, crop, pad, to_bytes
+from caunet.data.lookup import Canvas, crop, linear, pad, to_bytes
 from caunet.data.protocols import Text
 
 __all__ = [
@@ -95,7 +95,7 @@ def cut_pair(
     protocol = Text(task, (WINDOW, WINDOW), PATCH)
     canvas = Canvas(pad(window))
     first = crop(canvas, torch.tensor([protocol.corner]), PATCH)
-    second = to_bytes(bilinear(canvas, protocol.pull(z[None]), PATCH))
+    second = to_bytes(linear(canvas, protocol.pull(z[None]), PATCH))
     return first[0], second[0]
 
 
