@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 
 from caunet import geometry
+from caunet.estimation.evidence import LocalMotions, point_moves
 from caunet.estimation.limits import Bounds, Limits
-from caunet.estimation.uncertainty import composed, inverted, jacobian, of_points
+from caunet.estimation.motion_models import create_motion_model
+from caunet.estimation.polish import unit_coordinates
+from caunet.estimation.uncertainty import composed, inverted, jacobian, of_motions, of_points, relative
 
 A, B = (60, 80), (70, 90)
 H = np.array([[1.05, 0.1, 3.0], [-0.08, 0.95, 6.0], [4e-4, -3e-4, 1.0]])
@@ -63,6 +66,38 @@ def test_jacobian_against_differences():
     for k, step in enumerate(np.eye(2) * 1e-5):
         slope = (geometry.apply(H, points + step) - geometry.apply(H, points - step)) / 2e-5
         np.testing.assert_allclose(jacobian(H, points)[:, :, k], slope, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("model", ["translation", "euclidean", "projective"])
+def test_motions_that_are_left_against_least_squares(model):
+    into = unit_coordinates(A)
+    generators = create_motion_model(model).for_images(A, A).in_coordinates(into).generators()
+    # Each place in four windows, as where windows overlap by half.
+    points = np.repeat(RNG.uniform(0, 59, (60, 2)), 4, axis=0)
+    moves = (point_moves(geometry.apply(into, points)) @ generators.T / into[0, 0]).reshape(
+        -1, len(generators)
+    )
+    wrong = RNG.normal(0, 0.05, len(generators))  # by which the answer is off
+    noise, found = 0.2, []
+    for _ in range(400):
+        scatter = np.repeat(RNG.normal(0, noise, (60, 2)), 4, axis=0)
+        motion = (moves @ wrong).reshape(-1, 2) + scatter
+        one = np.ones(len(points))
+        found.append(of_motions(LocalMotions(points, motion, one, one), generators, into))
+    least_squares = 4 * noise**2 * np.linalg.inv(moves.T @ moves)
+    expected = 2 * least_squares + np.outer(wrong, wrong)  # its own error is measured with the same scatter
+    mean = np.mean(found, axis=0)
+    np.testing.assert_allclose(np.diag(mean), np.diag(expected), rtol=0.2)
+    few = LocalMotions(points[:1], points[:1], one[:1], one[:1])
+    assert of_motions(few, generators, into) is None
+
+
+def test_the_uncertainty_is_relative_to_the_diagonal():
+    covariance = 0.5**2 * np.eye(8)  # half a pixel in x and in y
+    diagonal = np.hypot(79, 59)
+    assert relative(np.eye(3), A, covariance) == pytest.approx(0.5 * 2**0.5 / diagonal)
+    assert relative(np.diag([2.0, 2.0, 1.0]), A, 4 * covariance) == pytest.approx(0.5 * 2**0.5 / diagonal)
+    assert relative(np.eye(3), A, None) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from caunet.estimation.evidence import (
     drift,
     explained,
     local_motions,
-    uncertainty,
 )
 from caunet.estimation.fit import robust_fit
 from caunet.estimation.limits import Limits
@@ -35,7 +34,7 @@ from caunet.estimation.polish import Polished, polish, unit_coordinates
 from caunet.estimation.reasons import Reason
 from caunet.estimation.rivals import advantage, symmetries
 from caunet.estimation.search import initial_guesses
-from caunet.estimation.uncertainty import of_corners
+from caunet.estimation.uncertainty import of_corners, of_motions, relative
 from caunet.estimation.views import View, view_of, whole_view
 from caunet.estimation.watermarks import without
 from caunet.geometry import Matrix
@@ -337,8 +336,10 @@ class _Pair:
                 break
             H, polished = self._finish(rival.H, rival, max(self.next - 1, 0))
             best = best._replace(H=_change_level(H, 0, self.next), polished=polished)
+        spread: Matrix | None = polished.covariance
         if best.trusted and self._worse(H, best.H):
             H = _change_level(best.H, self.next, 0)
+            spread, polished = self._unpolished(H)
         evidence: dict[str, float] = {}
         covariance: Matrix | None = None
         answer, size = self.view.outside(H), _size(whole.view.a)
@@ -350,8 +351,9 @@ class _Pair:
         elif self.limits is not None and not self.limits.contains(answer):
             reason = "out of range"
         if reason == "found":
+            covariance = self._covariance(H, spread, size)
             evidence = self._evidence(H, best, polished, lead)
-            covariance = self._covariance(H, polished, size)
+            evidence["uncertainty"] = relative(answer, size, covariance)
         else:
             answer = whole.initial
         factor = 2.0**self.next
@@ -369,13 +371,26 @@ class _Pair:
             reason,
         )
 
-    def _covariance(self, H: Matrix, polished: Polished, size: tuple[int, int]) -> Matrix | None:
-        """(8, 8): of where the corners of the image of ``size`` that this is a part of lie in b, in its pixels."""
+    def _unpolished(self, H: Matrix) -> tuple[Matrix | None, Polished]:
+        """What is known of an answer H, of the full resolution, that no polish made: its covariance, and one step."""
+        level = max(self.next - 1, 0)
+        into = unit_coordinates(_size(self.a[level]))
+        generators = self.models[level].in_coordinates(into).generators()
+        left = self._left(H, level)
+        return of_motions(left, generators, into), self._polish(_change_level(H, 0, level), level, 1, steps=1)
+
+    def _covariance(self, H: Matrix, spread: Matrix | None, size: tuple[int, int]) -> Matrix | None:
+        """(8, 8): of where the corners of the image of ``size`` that this is a part of lie in b, in its pixels.
+
+        ``spread`` (k, k) is the covariance of the motion model's generators.
+        """
+        if spread is None:
+            return None
         into = unit_coordinates(_size(self.a[0]))
         generators = self.models[0].in_coordinates(into).generators()
         corners = geometry.apply(self.view.from_a, geometry.corners(size, like=H))
-        spread = of_corners(H, corners, polished.covariance, generators, into)
-        return None if spread is None else spread / float(self.view.from_b[0, 0]) ** 2
+        carried = of_corners(H, corners, spread, generators, into)
+        return None if carried is None else carried / float(self.view.from_b[0, 0]) ** 2
 
     def _finish(self, H: Matrix, polished: Polished, last: int) -> tuple[Matrix, Polished]:
         """An answer of the level ``last``, polished up to the full resolution."""
@@ -593,7 +608,6 @@ class _Pair:
         coarse = self._agreement(coarse_H, self.next)
         points, weight = (t.double().cpu().numpy() for t in (best.motions.points, best.motions.weight))
         error = np.hypot(*(geometry.apply(coarse_H, points, far=FAR) - best.targets).T)
-        generators = self.models[0].in_coordinates(unit_coordinates(size)).generators()
         return {
             "score": near["score"],
             "alike": near["alike"],
@@ -602,7 +616,6 @@ class _Pair:
             "overlap": near["overlap"],
             "correlation": polished.correlation,
             "moved": polished.moved / diagonal if math.isfinite(polished.moved) else 1.0,
-            "uncertainty": uncertainty(polished.covariance, generators, size) / diagonal,
             "distortion": distortion(H, size),
             "distinct": lead,
             "explained": explained(self._left(H, middle), _size(self.a[middle])),

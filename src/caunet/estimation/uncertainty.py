@@ -9,11 +9,12 @@ block on the diagonal is the ellipse of one corner.
 import numpy as np
 
 from caunet import geometry
-from caunet.estimation.evidence import point_moves
+from caunet.estimation.evidence import LocalMotions, point_moves
 from caunet.geometry import Matrix
 
-__all__ = ["composed", "inverted", "jacobian", "of_corners", "of_points"]
+__all__ = ["composed", "inverted", "jacobian", "of_corners", "of_motions", "of_points", "relative"]
 
+_SHARED = 4.0  # windows that show a place: they overlap by half, along both axes
 _FAR = 1e7  # pixels beyond which a point has no uncertainty to speak of
 
 
@@ -39,6 +40,41 @@ def of_corners(
     """
     moves = point_moves(geometry.apply(into, points)) @ generators.T / into[0, 0]
     return _carried(jacobian(H, points) @ moves, covariance)
+
+
+def of_motions(left: LocalMotions, generators: Matrix, into: Matrix) -> Matrix | None:
+    """(k, k): covariance of ``generators`` (k, 8) for an answer under which windows still move as in ``left``.
+
+    For answers that no alignment of intensities made. The motions scatter about what the generators can explain of
+    them, and what they can explain is an error of the answer. ``into`` (3, 3) is a shift and a scale to the generators'
+    coordinates. None where too few windows show something.
+    """
+    weight = left.weight * np.maximum(left.likeness, 0) ** 2
+    if float(weight.sum()) < len(generators):
+        return None
+    moves = point_moves(geometry.apply(into, left.points)) @ generators.T / into[0, 0]  # (N, 2, k)
+    pulled = np.swapaxes(moves * weight[:, None, None], 1, 2)  # (N, k, 2)
+    normal = np.tensordot(pulled, moves, ((0, 2), (0, 1)))
+    scale = 1 / np.sqrt(np.maximum(np.diag(normal), 1e-12))
+    inverse = (
+        np.linalg.inv(normal * scale[:, None] * scale + 1e-6 * np.eye(len(scale))) * scale[:, None] * scale
+    )
+    error = inverse @ np.einsum("nka,na->k", pulled, left.motion)
+    forces = np.einsum("nka,na->kn", pulled, left.motion - moves @ error)
+    spread: Matrix = _SHARED * inverse @ (forces @ forces.T) @ inverse + np.outer(error, error)
+    return spread
+
+
+def relative(H: Matrix, size: tuple[int, int], corners: Matrix | None) -> float:
+    """Standard deviation of where H puts the corners of an image of ``size``, over the diagonal that it has there.
+
+    ``corners`` (8, 8) is their covariance; without one the answer is 1.
+    """
+    there = geometry.apply(H, geometry.corners(size, like=H))
+    diagonal = (np.linalg.norm(there[0] - there[2]) + np.linalg.norm(there[1] - there[3])) / 2
+    if corners is None or not _near(there):
+        return 1.0
+    return min(float(np.sqrt(max(np.trace(corners) / 4, 0.0)) / max(diagonal, 1e-6)), 1.0)
 
 
 def of_points(H: Matrix, size: tuple[int, int], corners: Matrix, points: Matrix) -> Matrix | None:
