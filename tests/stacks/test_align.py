@@ -1,5 +1,6 @@
 """Stacks with a known drift: frames come home, errors do not add up, bad frames harm no other."""
 
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import caunet
 from caunet.benchmark.photographs import photographs
 from caunet.cli import main
 from caunet.errors import DataError
+from caunet.stacks.keys import KeyFrames
+from caunet.stacks.views import View
 from caunet.stacks.writing import write_frames
 
 tifffile = pytest.importorskip("tifffile")
@@ -90,7 +93,15 @@ def test_bad_frames_are_named_and_harm_no_other(found: caunet.Alignment, tmp_pat
     good = [0, 1, 5]
     assert gap(made.matrices[good], TRUTH[good]).max() < 0.2
     filled = made.interpolated()
-    np.testing.assert_allclose(filled.matrices[2], made.matrices[1] * 0.75 + made.matrices[5] * 0.25)
+    # Carried along: a quarter of the way from frame 1 to frame 5, and a rotation.
+    middle = np.array([SIDE / 2 - 0.5, SIDE / 2 - 0.5, 1])
+    expected = (0.75 * made.matrices[1] + 0.25 * made.matrices[5]) @ middle
+    np.testing.assert_allclose(filled.matrices[2] @ middle, expected, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.det(filled.matrices), 1, atol=1e-9)
+    assert filled.problems == made.problems
+    asked = caunet.align(paths, progress=False, threads=1, missing="interpolate")
+    np.testing.assert_array_equal(asked.matrices, filled.matrices)
+    assert list(asked.warp(paths))[4].std() > 10  # what it shows is resampled, though it had no answer
     warped = list(made.warp(paths))
     assert len(warped) == 6
     assert not warped[3].any()
@@ -181,7 +192,7 @@ def test_a_shaking_path_is_smoothed_and_a_steady_one_stays() -> None:
     names = tuple(map(str, range(count)))
     steady = caunet.Alignment(drift, np.ones(count), (48, 64), "euclidean", names)
     inner = slice(20, 40)
-    np.testing.assert_allclose(steady.smoothed(4).matrices[inner], np.tile(np.eye(3), (20, 1, 1)), atol=1e-9)
+    np.testing.assert_allclose(steady.smoothed(4).matrices, np.tile(np.eye(3), (count, 1, 1)), atol=1e-9)
     shaking = drift.copy()
     shaking[:, 1, 2] = 3 * (-1.0) ** np.arange(count)
     made = caunet.Alignment(shaking, np.ones(count), (48, 64), "euclidean", names).smoothed(4).matrices
@@ -191,9 +202,111 @@ def test_a_shaking_path_is_smoothed_and_a_steady_one_stays() -> None:
     np.testing.assert_allclose(made[inner, 0, 2], 0, atol=1e-9)
 
 
+def overlaid(frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Frames behind a pattern that stands still, and where they can be seen."""
+    pattern = np.random.default_rng(3).integers(0, 256, (12, 12)).astype(np.uint8).repeat(8, 0).repeat(8, 1)
+    counts = np.zeros((SIDE, SIDE), bool)
+    counts[:, 42:] = True
+    return np.where(counts, frames, pattern), counts
+
+
+def test_masks_say_what_is_to_be_held_still(tmp_path: Path) -> None:
+    frames, counts = overlaid(FRAMES[:4])
+    cv2.imwrite(str(tmp_path / "mask.png"), counts.astype(np.uint8) * 255)
+    made = caunet.align(frames, mask=tmp_path / "mask.png", progress=False, threads=1)
+    assert gap(made.matrices, TRUTH[:4]).max() < 0.3
+    # One for each frame; of one that is masked everywhere nothing can be said.
+    each = np.stack([counts] * 4)
+    each[2] = False
+    again = caunet.align(frames, mask=each, progress=False, threads=1)
+    assert again.problems == ((2, "frame 2 is blank where it counts"),)
+    assert gap(again.matrices[[0, 1, 3]], TRUTH[[0, 1, 3]]).max() < 0.3
+    # NaN does not count either.
+    holes = np.where(counts, frames / np.float32(255), np.nan)
+    assert gap(caunet.align(holes, progress=False, threads=1).matrices, TRUTH[:4]).max() < 0.3
+    with pytest.raises(ValueError, match=r"mask must be \(height, width\) = \(96, 96\)"):
+        caunet.align(frames, mask=counts[:50], progress=False)
+    with pytest.raises(ValueError, match="mask must be one image, or one for each frame, got 3"):
+        caunet.align(frames, mask=each[:3], progress=False, threads=1)
+
+
+def test_bounds_are_those_from_frame_to_frame(found: caunet.Alignment) -> None:
+    steps = np.linalg.inv(TRUTH[:-1]) @ TRUTH[1:]
+    middle = np.array([SIDE / 2 - 0.5, SIDE / 2 - 0.5, 1])
+    longest = np.linalg.norm((steps @ middle - middle)[:, :2], axis=1).max()
+    frames = FRAMES[:5].copy()
+    frames[2] = np.roll(frames[2], 20, 1)  # has jumped
+    free = caunet.align(frames, progress=False, threads=1)
+    assert abs(free.matrices[2, 0, 2] - TRUTH[2, 0, 2] + 20) < 2
+    held = caunet.align(frames, bounds={"shift": longest + 1}, progress=False, threads=1)
+    assert [number for number, _ in held.problems] == [2]
+    good = [0, 1, 3, 4]
+    assert gap(held.matrices[good], TRUTH[good]).max() < 0.2
+    with pytest.raises(ValueError, match="bounds must allow frames that do not move"):
+        caunet.align(frames, bounds={"angle": (2, 5)}, progress=False)
+
+
+def test_channels_have_names() -> None:
+    color = np.stack([FRAMES[:2] // 3, FRAMES[:2], 255 - FRAMES[:2]], -1)
+    expected = caunet.align(FRAMES[:2], progress=False, threads=1).matrices
+    np.testing.assert_array_equal(
+        caunet.align(color, channel="green", progress=False, threads=1).matrices, expected
+    )
+    with pytest.raises(ValueError, match="channel must be gray, red, green, blue or a number, got 'cyan'"):
+        caunet.align(color, channel="cyan")
+    with pytest.raises(ValueError, match="channel must be below 3, the number of channels of frames, got 3"):
+        caunet.align(color, channel=3)
+
+
+def test_no_more_than_a_few_frames_are_held(tmp_path: Path) -> None:
+    """Of any number: frames that come one by one are let go when the next ones come."""
+    alive: list[weakref.ref[np.ndarray]] = []
+    most = 0
+
+    class Tracked(np.ndarray):
+        """An array that can be referred to weakly."""
+
+    def frames(count: int) -> Iterator[np.ndarray]:
+        nonlocal most
+        for k in range(count):
+            frame = np.roll(FRAMES[0], (k * 7) % 40, 1).copy().view(Tracked)
+            alive.append(weakref.ref(frame))
+            most = max(most, sum(reference() is not None for reference in alive))
+            yield frame
+            del frame
+
+    counts = {}
+    for count in (6, 18):
+        most = 0
+        made = caunet.align(frames(count), model="translation", progress=False, threads=1)
+        held = most
+        most = 0
+        assert write_frames(made.warp(frames(count)), tmp_path / f"{count}.tif") == count
+        counts[count] = (held, most)
+    assert counts[6] == counts[18]
+    assert max(counts[18]) <= 3
+
+
+def test_key_frames_are_in_a_file() -> None:
+    rng = np.random.default_rng(0)
+    keys = KeyFrames((20, 30))
+    views = [
+        View(torch.from_numpy(rng.random((20, 30), np.float32)), mask)
+        for mask in [None, torch.from_numpy(rng.random((20, 30)) > 0.5)] * 6
+    ]
+    for number, view in enumerate(views):
+        keys.add(5 * number, view)
+    assert len(keys._ready) == 4
+    for number, view in enumerate(views):
+        again = keys[5 * number]
+        assert torch.equal(again.gray, view.gray)
+        assert (again.mask is None) == (view.mask is None)
+        assert view.mask is None or torch.equal(again.mask, view.mask)
+    assert len(keys._ready) == 4
+    keys.close()
+
+
 def test_bad_input() -> None:
-    with pytest.raises(DataError, match="is 80 x 96 pixels, the frames before it are 96 x 96"):
-        caunet.align([FRAMES[0], FRAMES[1][:, :80]], progress=False)
     with pytest.raises(ValueError, match="reference must be one of first, middle, mean, previous"):
         caunet.align(FRAMES, reference="last")
     with pytest.raises(ValueError, match="reference must be below 2, the number of frames, got 7"):

@@ -10,6 +10,8 @@ says why and names the file.
 (3, [(20, 30), (20, 30), (20, 30)])
 """
 
+import contextlib
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +27,7 @@ import torch
 from caunet.errors import DataError
 from caunet.extras import require
 from caunet.files import printable_path
+from caunet.images.cut_off import missing_bytes
 from caunet.images.decode import MAX_PIXELS, SUFFIXES
 from caunet.images.read import stored_pixels
 
@@ -214,8 +217,9 @@ class _TiffFrames(Frames):
     def __init__(self, path: Path, argument: str, channel: int | None) -> None:
         self.path, self.argument, self.channel = path, argument, channel
         self.name = printable_path(path)
-        with self._open() as file:
+        with _complaints() as said, self._open() as file:
             self.pages = self._layout(file)
+        self.damage = said[0] if said else None
         self.channels = len(self.pages[0][1])
         if self.channels > 1 and channel is not None and channel >= self.channels:
             raise ValueError(
@@ -223,12 +227,20 @@ class _TiffFrames(Frames):
             )
 
     def __len__(self) -> int:
-        return len(self.pages)
+        return len(self.pages) + (self.damage is not None)
 
     def __iter__(self) -> Iterator[Frame]:
-        with self._open() as file:
+        with _complaints(), self._open() as file:
             for index, (series, pages) in enumerate(self.pages):
                 yield self._read(file, index, series, pages)
+        if self.damage is not None:
+            name = f"{self.name}, frame {len(self.pages)}"
+            yield Frame(
+                len(self.pages),
+                name,
+                None,
+                f"{self.name} is damaged behind {len(self.pages)} frames: {self.damage}",
+            )
 
     def _open(self) -> Any:
         tifffile = require("tifffile", "stacks", "Reading TIFF stacks")
@@ -290,6 +302,25 @@ class _TiffFrames(Frames):
         return Frame(index, name, pixels)
 
 
+@contextlib.contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What tifffile writes to its log about a damaged file, instead of raising it."""
+    said: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage().partition("> ")[2] or record.getMessage())
+
+    log, handler = logging.getLogger("tifffile"), Handler(logging.ERROR)
+    propagated, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield said
+    finally:
+        log.removeHandler(handler)
+        log.propagate = propagated
+
+
 class _VideoFrames(Frames):
     """Frames of a video's first video stream, as gray or RGB bytes."""
 
@@ -315,6 +346,9 @@ class _VideoFrames(Frames):
                 try:
                     frame = next(decoded)
                 except StopIteration:
+                    if lacks := missing_bytes(self.path):
+                        said = f"{self.name} is cut off behind {index} frames: {lacks:,} bytes are missing"
+                        yield Frame(index, name, None, said)
                     break
                 except av.error.FFmpegError as error:
                     yield Frame(index, name, None, f"{name} is damaged: {error}")

@@ -15,24 +15,25 @@ array([[0., 0.],
 
 import contextlib
 import math
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from caunet import geometry
 from caunet.errors import DataError
 from caunet.estimation.estimator import Estimator
-from caunet.estimation.motion_models import MotionModel
+from caunet.estimation.limits import Bounds, Limits
+from caunet.estimation.motion_models import PLANE, MotionModel
+from caunet.estimation.threads import cpu_threads
 from caunet.geometry import Matrix
-from caunet.images import read_image
 from caunet.images.frames import Frame, Frames, open_frames
 from caunet.progress import track
-from caunet.stacks.alignment import Alignment, Link
+from caunet.stacks.alignment import Alignment, Link, members
 from caunet.stacks.graph import Relation, reconcile
 from caunet.stacks.keys import KeyFrames
 from caunet.stacks.relate import Related, Relater
+from caunet.stacks.views import Masks, View, view_of
 
 __all__ = ["REFERENCES", "align"]
 
@@ -40,6 +41,8 @@ REFERENCES = ("first", "middle", "mean", "previous")
 _SURE = 0.2  # confidence from which a relation counts; a wrong one loses its weight in the graph
 _FRESH = 0.7  # overlap with every key frame below which a frame becomes one
 _ENOUGH = 0.5  # overlap with a key frame from which a frame is related to it
+_BLANK = 1e-3  # standard deviation of gray values below which there is nothing to see
+_CHANNELS = {"gray": None, "red": 0, "green": 1, "blue": 2}
 
 
 def align(
@@ -47,7 +50,9 @@ def align(
     model: str | MotionModel = "euclidean",
     reference: str | int = "first",
     *,
-    channel: int | None = None,
+    channel: int | str | None = None,
+    mask: Any = None,
+    bounds: Bounds | Mapping[str, Any] | None = None,
     missing: str = "nan",
     progress: bool = True,
     **options: Any,
@@ -60,21 +65,37 @@ def align(
         model: the motion model: translation, euclidean, similarity, affine, projective.
         reference: whose frame the common one is: ``first``, ``middle``, the number of a frame, or ``mean``, the mean
             of all. ``previous``: relate every frame to the one before and to no other (errors add up).
-        channel: which channel steers; the gray of all if not given.
+        channel: which channel steers: an index, ``red``, ``green`` or ``blue``; the gray of all if not given.
+        mask: which pixels show what is to be held still (not zero: counts). (H, W), for all frames: an array, a tensor,
+            a PIL image or a path; or one for each frame: an array (T, H, W), a folder, a list, a TIFF stack.
+        bounds: how far a frame may lie from the one before, a dict with some of ``shift`` (pixels), ``angle`` (degrees)
+            and ``scale``, as :func:`caunet.estimate` takes them. A frame that seems to lie farther is named as a
+            problem. Across k frames without an answer k + 1 times as far (scale: to that power) is allowed.
         missing: ``nan`` or ``interpolate``: what a frame without an answer gets.
         progress: show a progress bar.
-        **options: of :class:`caunet.Estimator`: ``threads``, ``device``, or of the motion model.
+        **options: of :class:`caunet.Estimator`: ``find_borders``, ``threads``, ``device``, ``network``.
 
-    Memory does not grow with the number of frames.
+    A frame that cannot be read, is blank, has another size or relates to no other is one of the ``problems`` of the
+    result, and the others go on. Memory does not grow with the number of frames.
     """
-    if not isinstance(reference, int) and reference not in REFERENCES:
+    if isinstance(reference, bool) or not (isinstance(reference, int) or reference in REFERENCES):
         raise ValueError(
             f"reference must be one of {', '.join(REFERENCES)} or a frame's number, got {reference!r}"
         )
     if missing not in ("nan", "interpolate"):
         raise ValueError(f"missing must be 'nan' or 'interpolate', got {missing!r}")
-    source = open_frames(frames, channel=channel)
-    with _Stack(source, Estimator(model, **options), chain=reference == "previous") as stack:
+    if isinstance(channel, str) and channel not in _CHANNELS:
+        raise ValueError(f"channel must be gray, red, green, blue or a number, got {channel!r}")
+    estimator = Estimator(model, bounds=bounds, **options)
+    if estimator.motion_model.name not in PLANE:
+        raise ValueError(f"model must be one of {', '.join(PLANE)}, got {estimator.motion_model.name!r}")
+    if estimator.fixed is not None:
+        raise ValueError(f"fixed must be left out, got {options['fixed']!r}; choose a model without it")
+    source = open_frames(frames, channel=_CHANNELS[channel] if isinstance(channel, str) else channel)
+    with (
+        _Stack(source, estimator, Masks(mask), chain=reference == "previous") as stack,
+        cpu_threads(estimator.threads),
+    ):
         stack.run(progress)
         made = stack.alignment(reference)
     return made.interpolated() if missing == "interpolate" and made.problems else made
@@ -82,17 +103,18 @@ def align(
 
 class _Last(NamedTuple):
     number: int
-    frame: Tensor
+    view: View
     pose: Matrix
 
 
 class _Stack:
     """What is known while frames go by: key frames, the last good frame, relations, poses so far."""
 
-    def __init__(self, source: Frames, estimator: Estimator, chain: bool) -> None:
-        self.source, self.estimator, self.chain = source, estimator, chain
+    def __init__(self, source: Frames, estimator: Estimator, masks: Masks, chain: bool) -> None:
+        self.source, self.estimator, self.masks, self.chain = source, estimator, masks, chain
         self.names: list[str] = []
         self.problems: list[tuple[int, str]] = []
+        self.others = 0  # frames of another size
         self.poses: list[Matrix | None] = []
         self.related: list[tuple[int, int, Related]] = []
         self.last: _Last | None = None
@@ -121,54 +143,102 @@ class _Stack:
             raise DataError(f"frames: {self.source.name} holds no frames")
         if self.last is None:
             raise DataError(f"frames: no frame of {self.source.name} can be used: {self.problems[0][1]}")
+        if self.others > sum(pose is not None for pose in self.poses):
+            raise DataError(
+                f"frames: most have another size than the first that can be used: {self.problems[0][1]}"
+            )
 
     def _take(self, frame: Frame) -> None:
         self.names.append(frame.name)
         self.poses.append(None)
-        if frame.pixels is None:
-            self.problems.append((frame.index, frame.error))
-            return
-        gray = read_image(_scaled(frame.pixels), f"frames[{frame.index}]", device=self.estimator.device).gray
-        if self.relater is None or self.keys is None:
-            size = (gray.shape[0], gray.shape[1])
-            self.relater, self.keys = Relater(self.estimator, size), KeyFrames(size)
-        elif tuple(gray.shape) != self.relater.size:
-            (h, w), (height, width) = gray.shape, self.relater.size
-            raise DataError(f"{frame.name} is {w} x {h} pixels, the frames before it are {width} x {height}")
-        if float(gray.std()) < 1e-3:
-            self.problems.append((frame.index, f"{frame.name} is blank"))
-            return
-        if self.last is None:
-            self._accept(frame.index, gray, np.eye(3), key=True)
-        else:
-            self._relate(frame, gray, self.last)
+        problem = self._problem(frame)
+        if problem is not None:
+            self.problems.append((frame.index, problem))
 
-    def _relate(self, frame: Frame, gray: Tensor, last: _Last) -> None:
+    def _problem(self, frame: Frame) -> str | None:
+        """Place a frame; why that cannot be done, if so."""
+        if frame.pixels is None:
+            self.masks.take(None, None)
+            return frame.error
+        size = (frame.pixels.shape[0], frame.pixels.shape[1])
+        if self.relater is not None and size != self.relater.size:
+            self.masks.take(None, None)
+            self.others += 1
+            (height, width), (h, w) = size, self.relater.size
+            return f"{frame.name} is {width} x {height} pixels, the frames before it are {w} x {h}"
+        view = view_of(
+            frame.pixels,
+            f"frames[{frame.index}]",
+            self.masks,
+            find_borders=self.estimator.find_borders,
+            device=self.estimator.device,
+        )
+        seen = view.gray if view.mask is None else view.gray[view.mask]
+        if seen.numel() < 2 or float(seen.std()) < _BLANK:
+            return f"{frame.name} is blank" if view.mask is None else f"{frame.name} is blank where it counts"
+        if self.relater is None or self.keys is None:
+            self._begin(size)
+        if self.last is None:
+            self._accept(frame.index, view, np.eye(3), key=True)
+            return None
+        return self._relate(frame, view, self.last)
+
+    def _begin(self, size: tuple[int, int]) -> None:
+        self.relater, self.keys = Relater(self.estimator, size), KeyFrames(size)
+        limits = self._limits(1)
+        if limits is not None and not limits.contains(np.eye(3)):
+            raise ValueError(f"bounds must allow frames that do not move, got {self.estimator.bounds}")
+
+    def _limits(self, steps: int) -> Limits | None:
+        """How far a frame may lie from the one ``steps`` before."""
+        bounds = self.estimator.bounds
+        if bounds is None or self.relater is None:
+            return None
+        wide = Bounds(
+            None if bounds.shift is None else steps * bounds.shift,
+            None if bounds.angle is None else (steps * bounds.angle[0], steps * bounds.angle[1]),
+            None if bounds.scale is None else (bounds.scale[0] ** steps, bounds.scale[1] ** steps),
+        )
+        return Limits.for_image(wide, self.relater.size)
+
+    def _relate(self, frame: Frame, view: View, last: _Last) -> str | None:
         assert self.relater is not None
-        pose = self._try(frame.index, gray, last.number, last.frame, last.pose, np.eye(3))
+        limits = self._limits(frame.index - last.number)
+        first = len(self.related)
+        pose = self._try(frame.index, view, last.number, last.view, last.pose, np.eye(3), limits)
         for number in self._near(pose if pose is not None else last.pose, last.number):
             assert self.keys is not None
             there = self.poses[number]
             assert there is not None
             guess = np.linalg.inv(there) @ (pose if pose is not None else last.pose)
-            again = self._try(frame.index, gray, number, self.keys[number], there, guess)
+            again = self._try(frame.index, view, number, self.keys[number], there, guess)
             pose = again if again is not None else pose
         if pose is None:
-            self.problems.append((frame.index, f"{frame.name} relates to no other frame"))
-            return
+            return f"{frame.name} relates to no other frame"
+        if limits is not None and not limits.contains(np.linalg.inv(last.pose) @ pose):
+            del self.related[first:]
+            return f"{frame.name} lies farther from frame {last.number} than the bounds allow"
         covered = max((self._overlap(pose, number) for number in self._key_numbers()), default=0.0)
-        self._accept(frame.index, gray, pose, key=not self.chain and covered < _FRESH)
+        self._accept(frame.index, view, pose, key=not self.chain and covered < _FRESH)
+        return None
 
     def _try(
-        self, number: int, gray: Tensor, other: int, frame: Tensor, there: Matrix, guess: Matrix
+        self,
+        number: int,
+        view: View,
+        other: int,
+        there: View,
+        pose_there: Matrix,
+        guess: Matrix,
+        limits: Limits | None = None,
     ) -> Matrix | None:
-        """Relate frame ``number`` to frame ``other``, whose pose is ``there``; its own pose if that went well."""
+        """Relate frame ``number`` to frame ``other`` at ``pose_there``; its own pose if that went well."""
         assert self.relater is not None
-        found = self.relater(gray, frame, guess)
+        found = self.relater(view, there, guess, limits)
         if found.confidence < _SURE:
             return None
         self.related.append((number, other, found))
-        pose: Matrix = geometry.normalize(there @ found.matrix, checked=False)
+        pose: Matrix = geometry.normalize(pose_there @ found.matrix, checked=False)
         return pose
 
     def _key_numbers(self) -> list[int]:
@@ -197,11 +267,11 @@ class _Stack:
         inside = (moved >= 0).all(1) & (moved[:, 0] <= width - 1) & (moved[:, 1] <= height - 1)
         return float(inside.mean())
 
-    def _accept(self, number: int, gray: Tensor, pose: Matrix, key: bool) -> None:
+    def _accept(self, number: int, view: View, pose: Matrix, key: bool) -> None:
         self.poses[number] = pose
-        self.last = _Last(number, gray, pose)
+        self.last = _Last(number, view, pose)
         if key and self.keys is not None:
-            self.keys.add(number, gray)
+            self.keys.add(number, view)
 
     def alignment(self, reference: str | int) -> Alignment:
         """All relations reconciled, seen from the reference."""
@@ -236,14 +306,9 @@ class _Stack:
         """(3, 3): the pose of the common frame."""
         assert self.relater is not None
         if reference == "mean":
-            corners = self.relater.corners
-            mean = geometry.apply(poses, corners).mean(0)
-            model = self.estimator.motion_model
-            into = self.relater.size[1] / 2
-            fitted = model.fit(corners / into, mean / into, np.ones(4))
-            scale = np.diag([into, into, 1.0])
-            made: Matrix = scale @ fitted @ np.linalg.inv(scale)
-            return made
+            mean = geometry.apply(poses, self.relater.corners).mean(0)
+            common: Matrix = members(self.estimator.motion_model.name, self.relater.size, mean[None])[0]
+            return common
         number = (
             len(self.poses) // 2 if reference == "middle" else reference if isinstance(reference, int) else 0
         )
@@ -252,10 +317,3 @@ class _Stack:
         nearest = min(good, key=lambda k: abs(k - number % len(self.poses)))
         pose: Matrix = poses[good.index(nearest)]
         return pose
-
-
-def _scaled(pixels: Any) -> Any:
-    """Frames of more than a byte use a part of their range: 12 bits in 16, say. What they use becomes the range."""
-    if pixels.dtype.kind in "ui" and pixels.dtype.itemsize > 1:
-        return pixels.astype(np.float32)
-    return pixels

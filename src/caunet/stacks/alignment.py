@@ -14,12 +14,14 @@ import numpy.typing as npt
 import torch
 
 from caunet import geometry
+from caunet.errors import DataError
+from caunet.estimation.motion_models import create_motion_model
 from caunet.estimation.resample import resample_onto
 from caunet.files import write_text
 from caunet.geometry import Matrix
 from caunet.images.frames import Frame, open_frames
 
-__all__ = ["Alignment", "Canvas", "Link"]
+__all__ = ["Alignment", "Canvas", "Link", "members"]
 
 Crop = Literal["first", "common", "union"]
 CROPS: tuple[Crop, ...] = ("first", "common", "union")
@@ -84,13 +86,21 @@ class Alignment:
         return np.asarray(np.isfinite(self.matrices.reshape(len(self), 9)).all(axis=1))
 
     def interpolated(self) -> "Alignment":
-        """Frames without an answer get a matrix between those of their neighbors (the entries change linearly)."""
+        """Frames without an answer get a matrix between those of their neighbors: their corners move on straight lines.
+
+        Before the first answer and behind the last one they stay with it. ``problems`` and ``confidence`` are kept.
+        """
         known = np.flatnonzero(self.found)
         if len(known) == 0:
             raise ValueError("no frame has a matrix to interpolate from")
-        flat = self.matrices.reshape(len(self), 9)
-        filled = [np.interp(np.arange(len(self)), known, column[known]) for column in flat.T]
-        return replace(self, matrices=np.stack(filled, 1).reshape(-1, 3, 3))
+        lost = np.flatnonzero(~self.found)
+        if len(lost) == 0:
+            return self
+        corners = self._corners(self.matrices[known]).reshape(len(known), 8)
+        between = np.stack([np.interp(lost, known, column) for column in corners.T], 1)
+        matrices = self.matrices.copy()
+        matrices[lost] = members(self.model, self.size, between.reshape(-1, 4, 2))
+        return replace(self, matrices=matrices)
 
     def smoothed(self, radius: float) -> "Alignment":
         """For a video: only what shakes is taken out, slow motion stays; a Gaussian of ``radius`` frames is slow.
@@ -100,12 +110,15 @@ class Alignment:
         if not radius > 0:
             raise ValueError(f"radius must be positive, got {radius}")
         path = self.interpolated().matrices
-        reach = math.ceil(3 * radius)
-        weight = np.exp(-0.5 * (np.arange(-reach, reach + 1) / radius) ** 2)
-        padded = np.concatenate([path[:1].repeat(reach, 0), path, path[-1:].repeat(reach, 0)]).reshape(-1, 9)
-        smooth = np.stack([np.convolve(column, weight / weight.sum(), "valid") for column in padded.T], 1)
-        made: Matrix = np.linalg.inv(smooth.reshape(-1, 3, 3)) @ path
+        corners = self._corners(path).reshape(len(path), 8)
+        steady = members(self.model, self.size, _smooth(corners, radius).reshape(-1, 4, 2))
+        made: Matrix = np.linalg.inv(steady) @ path
         return replace(self, matrices=geometry.normalize(made, checked=False))
+
+    def _corners(self, matrices: Matrix) -> Matrix:
+        """(T, 4, 2): where the corners of frames lie in the common frame."""
+        moved: Matrix = geometry.apply(matrices, geometry.corners(self.size, like=matrices))
+        return moved
 
     def canvas(self, crop: Crop = "first") -> Canvas:
         """The box of the common frame that is resampled.
@@ -119,7 +132,7 @@ class Alignment:
         matrices = self.matrices[self.found]
         if len(matrices) == 0:
             raise ValueError(f"crop {crop!r} needs at least one frame with a matrix, got none")
-        ends = geometry.apply(matrices, geometry.corners(self.size, like=matrices))  # (T, 4, 2)
+        ends = self._corners(matrices)
         if crop == "union":
             low, high = np.floor(ends.min((0, 1)) + 1e-6), np.ceil(ends.max((0, 1)) - 1e-6)
         else:  # the largest upright box that every moved frame holds is at least this one
@@ -160,11 +173,23 @@ class Alignment:
     def _warped(
         self, frame: Frame, canvas: Canvas, fill: float, mode: Any, empty: npt.NDArray[Any]
     ) -> npt.NDArray[Any]:
-        if frame.pixels is None or not self.found[frame.index]:
+        if (
+            frame.pixels is None
+            or not self.found[frame.index]
+            or frame.pixels.shape[:2]
+            != self.size  # it was one of the problems, and its matrix is interpolated
+        ):
             return empty.copy()
+        pixels = frame.pixels
+        if pixels.ndim == 2 and empty.ndim == 3:  # gray among colors
+            pixels = np.repeat(pixels[..., None], empty.shape[2], 2)
+        if pixels.shape[2:] != empty.shape[2:] or pixels.dtype != empty.dtype:
+            raise DataError(
+                f"{frame.name} has {_kind(pixels)}, the frames before it have {_kind(empty)}; convert it"
+            )
         back = torch.from_numpy(np.linalg.inv(self.matrices[frame.index]))
         made: npt.NDArray[Any] = resample_onto(
-            frame.pixels, back, canvas.size, fill, mode, expected=self.size, origin=canvas.origin
+            pixels, back, canvas.size, fill, mode, expected=self.size, origin=canvas.origin
         )
         return made
 
@@ -203,3 +228,48 @@ class Alignment:
             "links": [link._asdict() for link in self.links],
             "problems": [{"frame": frame, "reason": reason} for frame, reason in self.problems],
         }
+
+
+def members(model: str, size: tuple[int, int], targets: Matrix) -> Matrix:
+    """(T, 3, 3): the members of a motion model that take the corners of a frame of ``size`` nearest to ``targets``.
+
+    ``targets`` is (T, 4, 2), in the order of :func:`caunet.geometry.corners`.
+
+    >>> targets = np.array([[[3.0, 1], [8, 1], [8, 5], [3, 5]]])
+    >>> members("euclidean", (5, 6), targets).round(6)[0].tolist()
+    [[1.0, 0.0, 3.0], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]
+    """
+    group = create_motion_model(model)
+    half = max(size) / 2
+    x, y = geometry.center_of(size)
+    out = np.array([[half, 0, x], [0, half, y], [0, 0, 1.0]])  # coordinates of the order of 1
+    into = np.linalg.inv(out)
+    source = geometry.apply(into, geometry.corners(size, like=out))
+    there = geometry.apply(into, targets)
+    fitted = np.stack([group.fit(source, target, np.ones(4)) for target in there])
+    made: Matrix = geometry.normalize(out @ fitted @ into, checked=False)
+    return made
+
+
+def _smooth(values: Matrix, radius: float) -> Matrix:
+    """Columns (T, N), smoothed: at each row the line that fits best around it, with the weights of a Gaussian.
+
+    Inside that is a Gaussian; near the ends, where half of it is missing, a steady motion still stays what it is.
+    """
+    count, reach = len(values), math.ceil(3 * radius)
+    smooth = np.empty_like(values)
+    for row in range(count):
+        near = np.arange(max(row - reach, 0), min(row + reach + 1, count))
+        offset = (near - row) / radius
+        weight = np.exp(-0.5 * offset**2)
+        # The line's value at the row, as weights of the values: from the normal equations.
+        first, second = float(weight @ offset), float(weight @ offset**2)
+        level = weight * (second - first * offset)
+        total = float(level.sum())
+        smooth[row] = (level if total > 0 else weight) @ values[near] / (total if total > 0 else weight.sum())
+    return smooth
+
+
+def _kind(pixels: npt.NDArray[Any]) -> str:
+    channels = 1 if pixels.ndim == 2 else pixels.shape[2]
+    return f"{channels} channel{'s' if channels > 1 else ''} of {pixels.dtype}"

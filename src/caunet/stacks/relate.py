@@ -4,15 +4,15 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from caunet import geometry
 from caunet.estimation.confidence import confidence
 from caunet.estimation.estimator import Estimator
+from caunet.estimation.limits import Limits
 from caunet.estimation.register import register
 from caunet.estimation.uncertainty import jacobian
 from caunet.geometry import Matrix
-from caunet.images.masks import find_border
+from caunet.stacks.views import View
 
 __all__ = ["Related", "Relater"]
 
@@ -47,18 +47,23 @@ class Relater:
         self.generators: Matrix = out @ matrices @ np.linalg.inv(out) / half
         self.corners: Matrix = geometry.corners(size, like=like)
 
-    def __call__(self, a: Tensor, b: Tensor, initial: Matrix | None = None) -> Related:
-        """The gray frames ``a`` and ``b``, (H, W) each, from ``initial`` (3, 3) if that is given."""
+    def __call__(
+        self, a: View, b: View, initial: Matrix | None = None, limits: Limits | None = None
+    ) -> Related:
+        """The frames ``a`` and ``b``, from ``initial`` (3, 3) if that is given, within ``limits``."""
+        device = self.estimator.device
         with torch.inference_mode():
             found = register(
-                a,
-                b,
+                a.gray.to(device),
+                b.gray.to(device),
                 self.estimator.network,
                 self.estimator.motion_model,
                 self.estimator._matcher,
-                find_border(a),
-                find_border(b),
+                None if a.mask is None else a.mask.to(device),
+                None if b.mask is None else b.mask.to(device),
+                no_motion=None if limits is None else np.eye(3),
                 initial=initial,
+                limits=limits,
             )
         return Related(found.H, self._information(found.H, found.covariance), confidence(found.evidence))
 

@@ -1,0 +1,249 @@
+"""Engines on 500 pairs: how fast they are, and what is left of a run whose worker or node is killed.
+
+    python -m benchmarks.execution                      # all of it: about five minutes on two cores
+    python -m benchmarks.execution --only speed         # 1 process, 2 processes, Ray, in turns
+    python -m benchmarks.execution --only killed        # a worker of two, and a node of a Ray cluster of two, is killed
+    python -m benchmarks.execution --pairs 40           # a shorter look; nothing is saved
+
+The pairs are views of 256 x 256 pixels of one photograph, under random shifts and angles, with noise, as PNG files.
+Speed: the engines are started first, which is timed apart; then they take turns on 25 pairs each. Killed:
+every pair must be in the results exactly once, with the matrix that one process finds, bit by bit. Results go to
+benchmarks/results/execution.json.
+"""
+
+import argparse
+import contextlib
+import functools
+import json
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.harness import RESULTS, save
+from PIL import Image
+
+from caunet import geometry
+from caunet.benchmark.frames import take
+from caunet.benchmark.photographs import photographs
+from caunet.estimation.many import _make
+from caunet.execution import Engine, create_engine
+
+SIDE = 256
+PART = 25  # pairs of one turn
+QUIET = 0.05  # share of the time
+FACTORY = functools.partial(_make, "euclidean", {"threads": 1})
+
+Pair = tuple[str, str]
+
+
+def write_pairs(folder: Path, count: int, seed: int = 0) -> list[Pair]:
+    """Pairs of views of one photograph as PNG files; the second is shifted and turned."""
+    rng = np.random.default_rng(seed)
+    image = photographs("bench")["gravel"]
+    middle = torch.tensor([(side - SIDE) / 2 for side in reversed(image.shape)], dtype=torch.float64)
+    pairs = []
+    for number in range(count):
+        place = middle + torch.from_numpy(rng.uniform(-80, 80, 2))
+        names = []
+        for name, angle, shift in (
+            ("a", 0.0, np.zeros(2)),
+            ("b", rng.uniform(-5, 5), rng.uniform(-12, 12, 2)),
+        ):
+            turn = geometry.center(geometry.rotate(torch.tensor(angle, dtype=torch.float64)), (SIDE, SIDE))
+            there = geometry.compose(geometry.translate(*(place + torch.from_numpy(shift))), turn)
+            view = take(image, there, (SIDE, SIDE), fine=2)
+            view = view + 0.02 * torch.from_numpy(rng.standard_normal((SIDE, SIDE))).float()
+            path = folder / f"{number:04d}{name}.png"
+            Image.fromarray((view.clamp(0, 1) * 255).round().byte().numpy()).save(path)
+            names.append(str(path))
+        pairs.append((names[0], names[1]))
+    return pairs
+
+
+def busy(_: int) -> int:
+    """A little work, and who did it."""
+    time.sleep(0.3)
+    return os.getpid()
+
+
+def started(engine: Engine, pairs: Sequence[Pair]) -> float:
+    """Seconds until every worker of ``engine`` is there and has loaded its network."""
+    start = time.perf_counter()
+    there: set[int | None] = set()
+    while len(there) < engine.workers:
+        there |= {outcome.value for outcome in engine.map(busy, range(2 * engine.workers))}
+    for outcome in engine.run(FACTORY, pairs[: 4 * engine.workers]):
+        outcome.result()
+    return time.perf_counter() - start
+
+
+class Measured:
+    """Estimates a pair; returns for how many seconds it had to wait for a core, because others had them."""
+
+    def __init__(self) -> None:
+        self.estimate = FACTORY()
+
+    def __call__(self, pair: Pair) -> float:
+        before = waited()
+        self.estimate(pair)
+        return waited() - before
+
+
+def waited() -> float:
+    """Seconds that this thread was ready to run and did not (Linux; 0 elsewhere)."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) * 1e-9
+    except (OSError, IndexError):
+        return 0.0
+
+
+def speed(pairs: Sequence[Pair], patience: float) -> dict[str, Any]:
+    """Seconds of 1 process, 2 processes and Ray on two cores, each after its start, in turns.
+
+    Other programs would distort the ratio, in either direction: a turn in which workers waited for cores during more
+    than ``QUIET`` of the time is taken again, as long as there is time.
+    """
+    parts = [pairs[k : k + PART] for k in range(0, len(pairs) - PART + 1, PART)]
+    with contextlib.ExitStack() as stack:
+        engines = {
+            "1 process": stack.enter_context(create_engine("processes", 1)),
+            "2 processes": stack.enter_context(create_engine("processes", 2)),
+            "ray": stack.enter_context(create_engine("ray", 2)),
+        }
+        starts = {name: started(engine, pairs) for name, engine in engines.items()}
+        print("started:", starts, flush=True)
+        best: dict[tuple[int, str], tuple[float, float]] = {}  # share of waiting, seconds
+        turns, end = 0, time.monotonic() + patience
+        while time.monotonic() < end:
+            left = [n for n in range(len(parts)) if any(best.get((n, e), (1.0,))[0] > QUIET for e in engines)]
+            if not left:
+                break
+            number = left[turns % len(left)]
+            for name, engine in engines.items():
+                if best.get((number, name), (1.0,))[0] > QUIET:
+                    best[number, name] = min(
+                        best.get((number, name), (9.0, 0.0)), turn(engine, parts[number])
+                    )
+            turns += 1
+    whole = [n for n in range(len(parts)) if all((n, name) in best for name in engines)]
+    seconds = {name: sum(best[n, name][1] for n in whole) for name in engines}
+    waiting = {
+        name: sum(best[n, name][0] * best[n, name][1] for n in whole) / seconds[name] for name in engines
+    }
+    return {
+        "measured": PART * len(whole),
+        "start": starts,
+        "seconds": seconds,
+        "pairs_per_second": {name: PART * len(whole) / value for name, value in seconds.items()},
+        "share_of_waiting": waiting,
+        "times_faster": {name: seconds["1 process"] / value for name, value in seconds.items()},
+        "times_faster_median": {
+            name: statistics.median(best[n, "1 process"][1] / best[n, name][1] for n in whole)
+            for name in engines
+        },
+    }
+
+
+def turn(engine: Engine, part: Sequence[Pair]) -> tuple[float, float]:
+    """Share of the time for which workers waited for a core, and seconds."""
+    start = time.perf_counter()
+    waits = [outcome.result() for outcome in engine.run(Measured, part, ordered=False)]
+    seconds = time.perf_counter() - start
+    return sum(waits) / engine.workers / seconds, seconds
+
+
+def counted(outcomes: Iterator[Any], at: int, kill: Any, alone: list[np.ndarray]) -> dict[str, Any]:
+    """Run through ``outcomes``, call ``kill`` after ``at`` of them, and look at what came out."""
+    times: dict[int, int] = {}
+    same = 0
+    for number, outcome in enumerate(outcomes, 1):
+        times[outcome.index] = times.get(outcome.index, 0) + 1
+        if outcome.ok:
+            same += bool((np.asarray(outcome.value.matrix) == alone[outcome.index]).all())
+        if number == at:
+            kill()
+    found = {
+        "pairs": len(alone),
+        "killed after": at,
+        "outcomes": sum(times.values()),
+        "pairs with exactly one": sum(n == 1 for n in times.values()),
+        "matrices of one process, bit by bit": same,
+    }
+    if set(times) != set(range(len(alone))) or set(times.values()) != {1} or same != len(alone):
+        raise SystemExit(f"not every pair exactly once and the same: {found}")
+    return found
+
+
+def killed(pairs: Sequence[Pair]) -> dict[str, Any]:
+    """A worker of two, and a node of a cluster of two, is killed after a fifth of the pairs."""
+    with create_engine("serial") as engine:
+        alone = [np.asarray(outcome.result().matrix) for outcome in engine.run(FACTORY, pairs)]
+    at = len(pairs) // 5
+    result = {}
+    with create_engine("processes", 2) as engine:
+        outcomes = engine.run(FACTORY, pairs, ordered=False)
+
+        def kill_worker() -> None:
+            victim = next(iter(engine._executor._processes))  # type: ignore[attr-defined]
+            os.kill(victim, signal.SIGKILL)
+
+        result["processes, a worker of two killed"] = counted(outcomes, at, kill_worker, alone)
+
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        second = cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        with create_engine("ray", address=cluster.address) as engine:
+            outcomes = engine.run(FACTORY, pairs, ordered=False)
+
+            def kill_node() -> None:
+                cluster.remove_node(second, allow_graceful=False)
+
+            result["ray, a node of two killed"] = counted(outcomes, at, kill_node, alone)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    return result
+
+
+def main() -> None:
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int, default=500)
+    parser.add_argument("--patience", type=float, default=180.0, help="seconds for all turns (default: 180)")
+    parser.add_argument("--only", choices=["speed", "killed"])
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    # Workers on a cluster import caunet from where this process does.
+    source = str(Path(geometry.__file__).parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    path = RESULTS / "execution.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    result = {name: before[name] for name in ("speed", "killed") if name in before}
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = write_pairs(Path(folder), options.pairs)
+        for name, measure in (
+            ("speed", functools.partial(speed, patience=options.patience)),
+            ("killed", killed),
+        ):
+            if options.only in (None, name):
+                result[name] = {"pairs": len(pairs), "side": SIDE, **measure(pairs)}
+                print(name, json.dumps(result[name], indent=1), flush=True)
+    if options.pairs >= 500:
+        save("execution", result)
+
+
+if __name__ == "__main__":
+    main()
