@@ -98,7 +98,7 @@ def test_the_command_takes_up_what_is_missing(ending, folder, tmp_path, capsys, 
     assert main(command) == 3  # 9.jpg is no image
     said = capsys.readouterr()
     assert "4 pairs, 4 of them now, 1 with an error" in said.out
-    assert "1 images have no partner" in said.err
+    assert "1 image has no partner" in said.err
     whole = out.read_bytes()
     lines = (
         [json.loads(line) for line in whole.splitlines()]

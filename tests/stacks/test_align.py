@@ -13,6 +13,7 @@ import caunet
 from caunet.benchmark.photographs import photographs
 from caunet.cli import main
 from caunet.errors import DataError
+from caunet.images.frames import frame_rate
 from caunet.stacks.keys import KeyFrames
 from caunet.stacks.views import View
 from caunet.stacks.writing import write_frames
@@ -179,6 +180,22 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "3 frames of 96 x 96 pixels" in capsys.readouterr().out
     assert len(table.read_text().splitlines()) == 4
     assert tifffile.imread(out).shape[0] == 3
+    write_frames(FRAMES[:3], tmp_path / "in.mkv", rate=12)
+    cv2.imwrite(str(tmp_path / "mask.png"), np.full((SIDE, SIDE), 255, np.uint8))
+    options = [
+        "--reference",
+        "-1",
+        "--max-shift",
+        "9",
+        "--mask",
+        str(tmp_path / "mask.png"),
+        "--stabilize",
+        "5",
+    ]
+    assert main(["align", str(tmp_path / "in.mkv"), "--out", str(tmp_path / "out.mkv"), *options]) == 0
+    assert frame_rate(tmp_path / "out.mkv") == 12  # as it was
+    assert main(["align", str(path), "--out", str(path)]) == 2
+    capsys.readouterr()
     assert main(["align", str(tmp_path / "none.tif")]) == 2
     assert "there is no file or folder" in capsys.readouterr().err
     assert main(["align", str(path), "--out", str(tmp_path / "x.gif")]) == 2

@@ -74,7 +74,7 @@ class SearchOptions:
             "bounds": self._bounds() or None,
             "channel": self._channel(),
             "find_borders": self.find_borders,
-            "device": _device(self.device),
+            "device": existing_device(self.device),
             "threads": self.threads,
             **self._options(),
         }
@@ -255,7 +255,7 @@ def _read_matrix(path: Path) -> Any:
     return matrix
 
 
-def _device(name: str) -> Any:
+def existing_device(name: str) -> Any:
     """A torch device that is there, or a message instead of a traceback."""
     import torch
 

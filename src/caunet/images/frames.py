@@ -31,7 +31,7 @@ from caunet.images.cut_off import missing_bytes
 from caunet.images.decode import MAX_PIXELS, SUFFIXES
 from caunet.images.read import stored_pixels
 
-__all__ = ["TIFF", "VIDEO", "Frame", "Frames", "open_frames"]
+__all__ = ["TIFF", "VIDEO", "Frame", "Frames", "frame_rate", "open_frames"]
 
 TIFF = (".tif", ".tiff")
 VIDEO = (".avi", ".gif", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm", ".wmv")
@@ -107,6 +107,19 @@ def open_frames(source: Any, argument: str = "frames", *, channel: int | None = 
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
         return _IteratorFrames(source, argument, channel)
     raise TypeError(f"{argument} must be {_TAKES}, got {type(source).__name__}")
+
+
+def frame_rate(path: str | os.PathLike[str]) -> float | None:
+    """Frames a second of a video; None if it is none, or does not say."""
+    if Path(path).suffix.lower() not in VIDEO or not Path(path).is_file():
+        return None
+    av = require("av", "stacks", "Reading videos")
+    try:
+        with av.open(str(path)) as container:
+            rate = container.streams.video[0].average_rate
+    except (av.error.FFmpegError, IndexError):
+        return None
+    return float(rate) if rate else None
 
 
 def _open_path(path: Path, argument: str, channel: int | None) -> Frames:
