@@ -178,7 +178,7 @@ def test_a_task_can_be_sent_to_another_process():
 def test_the_documentation_registers_two_more():
     run_documentation("tasks.md")
     in_space = tuple(task.name for task in tasks.SPACE)
-    assert tasks.names() == (*PAPER, "motion", *in_space, "euclidean", "similarity")
+    assert tasks.names() == (*PAPER, "motion", "wide-motion", *in_space, "euclidean", "similarity")
     corner = torch.tensor([[5.0, 0.0]], dtype=torch.float64)
     for name, expected in (("euclidean", (1.0, 7.0)), ("similarity", (1.0, 8.0))):
         task = tasks.get(name)

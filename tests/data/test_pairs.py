@@ -241,6 +241,36 @@ def test_noise_has_its_deviation_on_both_patches():
     assert abs(float(torch.corrcoef(torch.stack([x.flatten(), y.flatten()]).double())[0, 1])) < 0.02
 
 
+def test_a_tone_curve_bends_the_second_patch_only():
+    images = torch.full((1, 32, 32), 64, dtype=torch.uint8)
+    source = PairSource(images, "rotation", photometric=Photometric(gamma=(0.5, 0.5)))
+    x, y, _ = source.bytes(0, torch.arange(10))
+    assert set(x.unique().tolist()) == {64}
+    assert set(y.unique().tolist()) == {round(255 * (64 / 255) ** 0.5)}
+
+
+def test_what_covers_is_beyond_a_line_and_has_its_share():
+    images, index = noise(), torch.arange(40)
+    plain = PairSource(images, "rotation").bytes(0, index)
+    source = PairSource(images, "rotation", photometric=Photometric(covered=(0.4, 0.4)))
+    x, y, _ = source.bytes(0, index)
+    assert torch.equal(x, plain[0])
+    side = y.shape[-1]
+    changed = (y != plain[1]).view(len(index), side, side)
+    turned = x.flip(-2, -1) if x.ndim == 3 else x.view(-1, side, side).flip(1, 2).view(x.shape)
+    assert torch.equal(y[y != plain[1]], turned[y != plain[1]])
+    assert float(changed.float().mean((1, 2)).max()) <= 0.4 + 1 / side**2
+    assert float(changed.float().mean()) == pytest.approx(0.4, abs=0.01)
+    # On one side of a line: the means of both parts are far apart, whatever the direction.
+    place = torch.stack(torch.meshgrid(*(torch.arange(side, dtype=torch.float64),) * 2, indexing="ij"))
+    for part in changed:
+        gap = place[:, part].mean(1) - place[:, ~part].mean(1)
+        assert float(gap.norm()) > 0.4 * side
+    half = PairSource(images, "rotation", photometric=Photometric(covered=(-0.5, 0.5))).bytes(0, index)
+    untouched = (half[1] == plain[1]).view(len(index), -1).all(1).double().mean()
+    assert 0.25 < float(untouched) < 0.75
+
+
 def test_blur_is_a_gaussian():
     images = torch.zeros(1, 32, 32, dtype=torch.uint8)
     images[0, 16, 16] = 255

@@ -30,6 +30,18 @@ def test_agreement_of_one_window_is_its_correlation() -> None:
     assert agreement(a, b, np.eye(3))["score"] == pytest.approx(expected, abs=2e-3)
 
 
+def test_information_is_that_of_windows_that_correlate() -> None:
+    """For Gaussian pixels of correlation r it is -log(1 - r^2); 0.02 of the variance is never counted on."""
+    draw = np.random.default_rng(0)
+    x, noise = draw.random((2, 8, 8))
+    a, b = _tensors(x, 0.7 * x + 0.3 * noise)
+    r = np.corrcoef(a.flatten(), b.flatten())[0, 1]
+    expected = np.log(1 - r * r + 0.02) / np.log(0.02)
+    found = agreement(a, b, np.eye(3))
+    assert found["information"] == pytest.approx(expected, abs=2e-3)
+    assert agreement(a, -b, np.eye(3))["information"] == pytest.approx(0, abs=6e-3)
+
+
 def test_overlap_is_the_share_of_a_that_b_shows() -> None:
     a, b = _tensors(scene(40), scene(40, seed=1))
     shift = np.array([[1.0, 0, 10], [0, 1, 0], [0, 0, 1]])

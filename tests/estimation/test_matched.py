@@ -8,6 +8,7 @@ import torch
 
 import caunet
 from caunet import geometry
+from caunet.benchmark.cases import relative_error, stress_cases
 from caunet.estimation.register import register
 from caunet.geometry import corners, warp
 from caunet.matching import Matcher
@@ -79,3 +80,15 @@ def test_an_answer_of_low_rank_is_not_out_of_range_where_there_are_no_limits() -
     with torch.inference_mode():
         found = register(a, b, load_pretrained("motion"))
     assert found.reason != "out of range"
+
+
+@pytest.mark.parametrize(
+    ("row", "photograph", "seed"), [("foreground 50 %", "cell", 2), ("foreground 30 %", "cell", 2)]
+)
+def test_behind_an_obstacle_the_right_answer_beats_a_small_smooth_overlap(
+    row: str, photograph: str, seed: int
+) -> None:
+    """Smooth regions correlate under many wrong answers, but tell little of each other."""
+    case = next(c for c in stress_cases("calibration", (row,), seed=seed) if c.name == photograph)
+    found = caunet.estimate(case.a, case.b, threads=1)
+    assert relative_error(torch.as_tensor(found.matrix), case) < 0.01

@@ -40,6 +40,7 @@ _WINDOW = 8
 _LOCAL = 10  # side of the windows whose motion is measured
 _NEAR = 0.005  # of the diagonal, up to which a window's motion is explained
 _LIKE = 0.3  # correlation from which a window shows the same
+_ROUNDING = 0.02  # share of a window's variance that is not counted on to be explained
 _FEWEST = 4.0  # windows that determine a homography
 _FAINT = 0.001**2  # squared gradient that shows nothing
 _LONGEST = 3.0  # pixels: of what one step can measure
@@ -53,7 +54,8 @@ def agreement(
 
     ``score``: mean correlation of the windows, weighted by their contrast (its logarithm, so that no strong edge
     decides alone). ``alike``: share of those above 0.7. ``windows``: share of windows that show something.
-    ``overlap``: share of the smaller one's scene seen in the other. ``rank``: what hypotheses are compared by.
+    ``overlap``: share of the smaller one's scene seen in the other. ``rank`` and ``information``: what hypotheses
+    are compared by, at a coarse level and at a finer one.
     """
     # No more of a can be seen in b than there is of b, in pixels of a.
     there = b.numel() if mask_b is None else float(mask_b.sum())
@@ -72,7 +74,15 @@ def agreement(
         # and not at all in others, a wrong one a little everywhere; and a small overlap proves little.
         "rank": float((weight * likeness.clamp_min(0).square()).sum() / total.clamp_min(1e-6))
         * min(1.0, 2 * overlap) ** 0.5,
+        # What the windows of one image tell of the other's: in smooth regions a wrong answer correlates a little
+        # everywhere, which is worth little, and finer windows correlate less still.
+        "information": float((weight * _told(likeness)).sum() / total.clamp_min(1e-6)) * overlap**0.5,
     }
+
+
+def _told(likeness: Tensor) -> Tensor:
+    """Mutual information of windows that correlate by ``likeness``, as a share of what rounding leaves: 0 to 1."""
+    return -torch.log(1 - likeness.clamp(0, 1).square() + _ROUNDING) / -math.log(_ROUNDING)
 
 
 class Windows(NamedTuple):

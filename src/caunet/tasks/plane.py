@@ -89,6 +89,16 @@ PLANE = (
         _read_motion,
         ("pixels",) * 2 + ("",) * 4,
     ),
+    # The same, where images are turned by up to 20 degrees, or enlarged by up to 1.4.
+    Task(
+        "wide-motion",
+        _SHIFTS + _LINEAR,
+        (-5.0,) * 2 + (-0.4,) * 4,
+        (5.0,) * 2 + (0.4,) * 4,
+        _build_motion,
+        _read_motion,
+        ("pixels",) * 2 + ("",) * 4,
+    ),
 )
 """In the order in which `names` has them."""
 
