@@ -82,7 +82,8 @@ class Evaluate:
             name: evaluate(predictor, source, batch=self.batch, limit=self.pairs, predictions=True)
             for name, predictor in {model.spec["name"]: model, **self._baselines(source)}.items()
         }
-        self._print(results, {"network": str(self.network), "data": settings["data"], "split": images.split})
+        about = {"network": str(self.network), "data": settings["data"], "split": images.split}
+        self._print(results, about, sizes(model))
         return 0
 
     def _settings(self, config: dict[str, Any]) -> dict[str, Any]:
@@ -97,17 +98,39 @@ class Evaluate:
 
         return dict(baselines_for(source))
 
-    def _print(self, results: dict[str, dict[str, Any]], about: dict[str, str]) -> None:
+    def _print(
+        self, results: dict[str, dict[str, Any]], about: dict[str, str], counts: dict[str, int]
+    ) -> None:
         if self.figure is not None:
             from caunet.cli.evaluate_figure import draw
 
             draw(results, self.figure)
         if self.json:
-            print(json.dumps({**about, "results": results}, indent=2, allow_nan=False))
+            print(json.dumps({**about, **counts, "results": results}, indent=2, allow_nan=False))
             return
         _show(results, about)
+        print(say_sizes(counts))
         if self.figure is not None:
             print(f"figure  {self.figure}")
+
+
+def sizes(model: Any) -> dict[str, int]:
+    """Numbers that a network has learned, how many of them are not zero, and multiply-adds a pair without zeros."""
+    return {
+        "parameters": model.parameter_count(),
+        "nonzero": model.nonzero_count(),
+        "multiply_adds": model.multiply_adds(sparse=True),
+    }
+
+
+def say_sizes(counts: dict[str, int]) -> str:
+    """The same in a line.
+
+    >>> say_sizes({"parameters": 330703, "nonzero": 49214, "multiply_adds": 58216})
+    '49,214 of 330,703 weights are not zero; 58,216 multiply-adds a pair'
+    """
+    weights = f"{counts['nonzero']:,} of {counts['parameters']:,} weights are not zero"
+    return f"{weights}; {counts['multiply_adds']:,} multiply-adds a pair"
 
 
 def _locate(path: Path) -> tuple[Path, dict[str, Any]]:

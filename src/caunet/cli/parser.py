@@ -97,7 +97,7 @@ def _tree(arguments: Sequence[str]) -> Any:
         Annotated[
             _union(weights.COMMANDS),
             tyro.conf.subcommand(
-                "weights", description="Networks that come with the package: list, pack, upgrade."
+                "weights", description="Networks that come with the package: list, pack, upgrade; prune any."
             ),
         ],
     ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from caunet.models import RelationNetwork
     from caunet.training import TrainConfig
 
-__all__ = ["COMMANDS", "List", "Pack", "Upgrade", "training_command"]
+__all__ = ["COMMANDS", "List", "Pack", "Prune", "Upgrade", "training_command"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,33 @@ class Pack:
 
 
 @dataclass(frozen=True)
+class Prune:
+    """Set the weights of a trained network to zero that hardly count; the file then holds the others alone.
+
+    Example: caunet weights prune runs/mine/weights.safetensors small.safetensors --threshold 0.01
+    """
+
+    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
+    """A file of weights."""
+    target: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
+    """Where to write the pruned network."""
+    threshold: float | None = None
+    """Entries below this share of the largest in their row go."""
+    keep: float | None = None
+    """Below 1, the share of weights that stays; else how many non-zero numbers the network may have."""
+
+    def run(self) -> int:
+        """Prune, write, print."""
+        from caunet.cli.evaluate import say_sizes, sizes
+        from caunet.models import load_weights, prune, save_weights
+
+        model = prune(load_weights(self.source), keep=self.keep, threshold=self.threshold)
+        save_weights(model, self.target)
+        print(say_sizes(sizes(model)))
+        return 0
+
+
+@dataclass(frozen=True)
 class Upgrade:
     """Rewrite files of weights from before they carried a checksum; the tensors stay the same, bit for bit.
 
@@ -182,5 +209,5 @@ def _show(cards: Mapping[str, Mapping[str, Any]]) -> None:
     Console().print(table.rich())
 
 
-COMMANDS: Mapping[str, type] = {"list": List, "pack": Pack, "upgrade": Upgrade}
+COMMANDS: Mapping[str, type] = {"list": List, "pack": Pack, "prune": Prune, "upgrade": Upgrade}
 """The subcommands of ``caunet weights``, by name."""

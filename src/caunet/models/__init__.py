@@ -20,6 +20,7 @@ from caunet.models.network import RelationNetwork
 from caunet.models.pretrained import card, load_pretrained, pretrained_names
 from caunet.models.pruning import prune
 from caunet.models.registry import create_model, describe_model, list_models, register_model
+from caunet.models.sparse import SparseNetwork
 from caunet.models.spec import ModelSpec
 from caunet.models.weights import load_weights, save_weights
 
@@ -27,6 +28,7 @@ __all__ = [
     "DenseRelations",
     "ModelSpec",
     "RelationNetwork",
+    "SparseNetwork",
     "card",
     "create_model",
     "describe_model",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from caunet.models.network import RelationNetwork
+from caunet.models.sparse import SparseNetwork, is_pruned
 from caunet.nn import Window
 
 __all__ = ["DenseRelations"]
@@ -22,7 +23,8 @@ class DenseRelations:
     """``DenseRelations(model)(a, b)`` is z at every position of the patch, as ``model`` infers it from the two patches.
 
     Args:
-        model: any relation network; used as it is (its device, precision and weights).
+        model: any relation network; used as it is (its device, precision and weights). Of one that is pruned, only
+            the non-zero weights (:class:`caunet.models.SparseNetwork`).
 
     >>> from caunet.models import create_model
     >>> model = create_model("can", "translation", patch=5, units=8, seed=0)
@@ -49,8 +51,9 @@ class DenseRelations:
         """
         self._check(a, b, stride)
         size, window = a.shape[-len(self.shape) :], Window(self.shape, stride)
+        sparse = SparseNetwork(self.model) if is_pruned(self.model) and not a.requires_grad else None
         pairs = zip(a.reshape(-1, 1, 1, *size), b.reshape(-1, 1, 1, *size), strict=True)
-        z = torch.stack([self._field(first, second, window) for first, second in pairs])
+        z = torch.stack([self._field(first, second, window, sparse) for first, second in pairs])
         return z.reshape(*a.shape[: -len(self.shape)], *z.shape[1:])
 
     def _check(self, a: Tensor, b: Tensor, stride: int) -> None:
@@ -65,7 +68,7 @@ class DenseRelations:
         if isinstance(stride, bool) or not isinstance(stride, int) or stride < 1:
             raise ValueError(f"stride must be a whole number of at least 1, got {stride!r}")
 
-    def _field(self, a: Tensor, b: Tensor, window: Window) -> Tensor:
+    def _field(self, a: Tensor, b: Tensor, window: Window, sparse: SparseNetwork | None) -> Tensor:
         """z (dim, rows, ...) of one pair (1, 1, H, ...): a band of rows at a time, so that memory stays bounded."""
         rows, *others = window.positions(tuple(a.shape[2:]))
         spec = self.model.model_spec
@@ -75,7 +78,11 @@ class DenseRelations:
         for first in range(0, rows, band):
             last = min(first + band, rows) - 1
             lines = slice(first * window.stride, last * window.stride + window.shape[0])
-            z = self.model.decode(self._responses(a[:, :, lines], b[:, :, lines], window))
+            first_lines, second_lines = a[:, :, lines], b[:, :, lines]
+            if sparse is not None:
+                z = sparse(window.patches(first_lines), window.patches(second_lines))
+            else:
+                z = self.model.decode(self._responses(first_lines, second_lines, window))
             parts.append(z.mT.reshape(-1, last - first + 1, *others))
         return torch.cat(parts, 1)
 

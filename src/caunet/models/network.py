@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,22 +73,26 @@ class RelationNetwork(nn.Module):
 
     def relate(self, x: Tensor, y: Tensor) -> Tensor:
         """Relation units h (B, units) before the competition."""
-        a, b = self._extract("x", x), self._extract("y", y)
-        if self.model_spec.contrast is not None:
-            a, b = equal_contrast(a, b, self.model_spec.contrast)
-        h: Tensor = self.relation(a, b)
+        h: Tensor = self.relation(*self.extract(x, y))
         return h
 
-    def decode(self, responses: Tensor) -> Tensor:
+    def extract(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """What the relation units see of patches x and y: features a and b (B, inputs), at equal contrast if asked."""
+        a, b = self._extract("x", x), self._extract("y", y)
+        contrast = self.model_spec.contrast
+        return (a, b) if contrast is None else equal_contrast(a, b, contrast)
+
+    def decode(self, responses: Tensor, decoder: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """z (B, dim) from responses (B, units): centering, scaling, the decoder, scaling of its outputs.
 
-        The one way from responses to z: patches, dense fields and exported files all take it.
+        The one way from responses to z: patches, dense fields and exported files all take it. ``decoder`` computes the
+        network's own decoder in another way.
         """
         if self.model_spec.response_center:
             responses = responses - 1 / self.relation.outputs  # they sum to 1
         if self.model_spec.response_scale != 1:
             responses = responses * self.model_spec.response_scale
-        z: Tensor = self.decoder(responses)
+        z: Tensor = (decoder or self.decoder)(responses)
         if self.output_scale is not None and self.output_center is not None:
             return torch.addcmul(self.output_center, z, self.output_scale)
         return z

@@ -70,6 +70,8 @@ def pack(
         "commit": result.get("commit", "unknown"),
         "metrics": metrics,
         "parameters": model.parameter_count(),
+        "nonzero": model.nonzero_count(),
+        "multiply_adds": model.multiply_adds(sparse=True),
         "precision": precision,
         "bytes": len(content),
         "sha256": sha256(content),
@@ -97,6 +99,10 @@ def _errors(found: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(corner, Mapping):
         errors["corner_error"] = corner["mean"]
         errors["corner_error_median"] = corner["median"]
+    if "per_parameter" in found:
+        errors["per_parameter"] = {
+            name: {"error": one["error"], "r2": one["r2"]} for name, one in found["per_parameter"].items()
+        }
     return {**errors, "pairs": found["count"]}
 
 

@@ -121,7 +121,7 @@ def _kept(model: RelationNetwork, keep: float) -> int:
     others = model.parameter_count() - sum(sizes)
     if int(keep) <= others:
         raise ValueError(
-            f"keep must be above {others:,}, the numbers in layers that are not pruned, got {keep:,}"
+            f"keep must be above {others:,}, the numbers in layers that are not pruned, got {keep:,.0f}"
         )
     return min(int(keep) - others, sum(sizes))
 

@@ -12,7 +12,7 @@ from caunet.errors import CheckpointError
 from caunet.files import sha256, write_json
 from caunet.models.features import built_in_name
 from caunet.models.spec import ModelSpec
-from caunet.models.weights import FORMAT, check_shapes, read_weights
+from caunet.models.weights import FORMAT, SPARSE_FORMAT, check_shapes, read_weights
 
 __all__ = ["upgrade_weights"]
 
@@ -23,7 +23,7 @@ def upgrade_weights(path: Path) -> bool:
     Returns whether there was anything to do. A file of neither format is refused.
     """
     data = read_weights(path)
-    if tensor_files.format_of(data) == FORMAT:
+    if tensor_files.format_of(data) in (FORMAT, SPARSE_FORMAT):
         return False
     tensors, spec = _read_first_format(data, path)
     check_shapes(path, spec, {name: t for name, t in tensors.items() if not name.startswith("features.")})

@@ -17,11 +17,14 @@ from caunet.errors import CheckpointError, FeaturesError
 from caunet.models.features import BUILT_IN
 from caunet.models.network import RelationNetwork, feature_count
 from caunet.models.registry import build
+from caunet.models.sparse_files import compress, expand
 from caunet.models.spec import ModelSpec
 
 __all__ = ["FORMAT", "check_shapes", "load_weights", "network_from_bytes", "read_weights", "save_weights"]
 
 FORMAT = "caunet-weights-2"
+# The same, with tensors that are mostly zeros stored by their other entries.
+SPARSE_FORMAT = "caunet-weights-2-sparse"
 _EARLIER = "caunet-weights-1"
 
 
@@ -29,7 +32,7 @@ def save_weights(model: RelationNetwork, path: str | os.PathLike[str]) -> None:
     """Write ``model``'s weights and spec to ``path`` (``*.safetensors``), whole or not at all.
 
     Equal networks give equal files. Weights that could not be loaded again (not finite, or negative where they must
-    not be) raise :class:`caunet.errors.CheckpointError`.
+    not be) raise :class:`caunet.errors.CheckpointError`. Of a pruned network, only non-zero weights are stored.
 
     >>> import pathlib, tempfile
     >>> from caunet.models import create_model
@@ -44,7 +47,11 @@ def save_weights(model: RelationNetwork, path: str | os.PathLike[str]) -> None:
     _check_finite(path, tensors)
     _check_signs(path, model)
     try:
-        tensor_files.write(path, tensors, {"spec": model.spec}, FORMAT)
+        stored, shapes = compress(tensors)
+        if shapes:
+            tensor_files.write(path, stored, {"spec": model.spec, "sparse": shapes}, SPARSE_FORMAT)
+        else:
+            tensor_files.write(path, tensors, {"spec": model.spec}, FORMAT)
     except OSError as error:
         raise CheckpointError(f"cannot write weights to {path}: {error.strerror or error}") from error
 
@@ -82,8 +89,10 @@ def network_from_bytes(data: bytes, source: object, features: nn.Module | None =
             f"{source} has the format {found!r}, which carries no checksum; convert it with "
             f"`caunet weights upgrade {source}`"
         )
-    tensors, meta = tensor_files.unpack(data, FORMAT, source)
+    tensors, meta = tensor_files.unpack(data, SPARSE_FORMAT if found == SPARSE_FORMAT else FORMAT, source)
     try:
+        if found == SPARSE_FORMAT:
+            tensors = expand(source, tensors, meta.get("sparse"))
         spec = _read_spec(source, meta)
         _check_features(source, spec, features)
         check_shapes(source, spec, tensors, features)

@@ -32,6 +32,7 @@ from caunet.nn.pair import PairRelation
 from caunet.nn.positive import PARAMETRIZATIONS, reparametrize
 from caunet.nn.relation import RELATIONS, Relation, UnitView, register_relation
 from caunet.nn.relative_contrast import RelativeContrast
+from caunet.nn.sparse import SparseRows
 from caunet.nn.window import Window
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "RelativeContrast",
     "Softmax",
     "Softmin",
+    "SparseRows",
     "UnitView",
     "Window",
     "WinnerTakeAll",

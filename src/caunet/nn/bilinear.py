@@ -7,7 +7,7 @@ from torch import Tensor
 from caunet import functional
 from caunet.low_rank import pooled
 from caunet.nn.pair import PairRelation
-from caunet.nn.relation import register_relation
+from caunet.nn.relation import Columns, register_relation
 from caunet.nn.window import Window
 
 __all__ = ["Bilinear"]
@@ -47,6 +47,9 @@ class Bilinear(PairRelation):
         if self.rank is None:
             return None
         return pooled(window.correlate(a, self.u) * window.correlate(b, self.v), self.rank)
+
+    def sparse(self) -> Columns | None:
+        return None if self.rank is None else self.sparse_products()
 
     def extra_repr(self) -> str:
         return super().extra_repr() + (", nonnegative=True" if self.nonnegative else "")

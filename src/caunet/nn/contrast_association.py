@@ -1,5 +1,6 @@
 """Contrast association units, equations (5) and (15): what the paper is about."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -8,7 +9,8 @@ from torch import Tensor
 from caunet import functional
 from caunet.low_rank import pooled, row_sums
 from caunet.nn.pair import PairRelation
-from caunet.nn.relation import register_relation
+from caunet.nn.relation import Columns, register_relation
+from caunet.nn.sparse import SparseRows
 from caunet.nn.window import Window
 
 __all__ = ["ContrastAssociation"]
@@ -64,6 +66,28 @@ class ContrastAssociation(PairRelation):
         columns = row_sums(self.v, self.u.sum(1), self.rank)
         energy = 0.5 * (window.correlate(a.square(), rows) + window.correlate(b.square(), columns))
         return energy - pooled(window.correlate(a, self.u) * window.correlate(b, self.v), self.rank)
+
+    def sparse(self) -> Columns | None:
+        if self.rank is None:
+            return None
+        contrast_and_energy = self._sparse_contrast()
+        return lambda a, b: contrast_and_energy(a, b)[0]
+
+    def _sparse_contrast(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Contrast and energy (:mod:`caunet.low_rank`) of columns, from the non-zero weights."""
+        rank = self.rank or 1
+        with torch.no_grad():
+            rows = row_sums(self.u, self.v.sum(1), rank)
+            columns = row_sums(self.v, self.u.sum(1), rank)
+        squares, products = SparseRows(0.5 * torch.cat((rows, columns), 1)), self.sparse_products()
+
+        def contrast_and_energy(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+            middle = 0.5 * (a.mean(0) + b.mean(0))
+            x = torch.cat((a - middle, b - middle))
+            energy = squares @ x.square()
+            return energy - products(x[: len(a)], x[len(a) :]), energy
+
+        return contrast_and_energy
 
     def multiply_adds(self) -> int:
         """As computed: at low rank the squares need one more vector per unit and image."""

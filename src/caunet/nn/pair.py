@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from caunet.nn.positive import is_reparametrized
-from caunet.nn.relation import Relation, UnitView
+from caunet.nn.relation import Columns, Relation, UnitView
+from caunet.nn.sparse import SparseRows
 
 __all__ = ["PairRelation"]
 
@@ -96,6 +97,15 @@ class PairRelation(Relation):
             return self.in_a * self.in_b * (1 + self.units)
         terms = self.units * self.rank
         return terms * (self.in_a + self.in_b) + terms
+
+    def sparse_products(self) -> Columns:
+        """Of low rank: the function from columns a and b to the sums over each unit of (u_k·a)(v_k·b), (units, P)."""
+        u, v, shape = SparseRows(self.u), SparseRows(self.v), (self.units, self.rank or 1, -1)
+
+        def products(a: Tensor, b: Tensor) -> Tensor:
+            return (u @ a).mul_(v @ b).view(shape).sum(1)
+
+        return products
 
     @torch.no_grad()
     def sparse_multiply_adds(self) -> int:

@@ -45,6 +45,9 @@ class UnitView:
         return self.matrix.sum(0)
 
 
+Columns = Callable[[Tensor, Tensor], Tensor]
+
+
 class Relation(nn.Module):
     """Relation units h = R(a, b): ``(..., in_a), (..., in_b) -> (..., outputs)``.
 
@@ -109,6 +112,11 @@ class Relation(nn.Module):
 
         None says that there is no form faster than the patches themselves, which are then given to ``forward``.
         """
+        return None
+
+    def sparse(self) -> "Columns | None":
+        """h from the non-zero weights alone, as they are now: a function from a (in_a, P) and b (in_b, P), a pair in
+        each column, to h (outputs, P), without gradients. None says that there is no such form."""
         return None
 
     def working_size(self) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor
 from caunet import functional
 from caunet.nn.contrast_association import ContrastAssociation
 from caunet.nn.positive import is_reparametrized
-from caunet.nn.relation import register_relation
+from caunet.nn.relation import Columns, register_relation
 from caunet.nn.window import Window
 
 __all__ = ["RelativeContrast"]
@@ -57,6 +57,17 @@ class RelativeContrast(ContrastAssociation):
     def slide(self, a: Tensor, b: Tensor, window: Window) -> Tensor | None:
         """Patch by patch: the energy is that about the mean of each pair of patches, which is no convolution."""
         return None
+
+    def sparse(self) -> Columns | None:
+        if self.rank is None:
+            return None
+        contrast_and_energy, floor = self._sparse_contrast(), self.floor * self._mass().detach()[:, None]
+
+        def relative(a: Tensor, b: Tensor) -> Tensor:
+            contrast, energy = contrast_and_energy(a, b)
+            return contrast.div_(energy.add_(floor))
+
+        return relative
 
     @torch.no_grad()
     def rescale_(self) -> None:

@@ -20,12 +20,20 @@ def summary(result: Mapping[str, Any], run_dir: Path, curve: Path | str) -> str:
             f"  parameter error       {_number(result['parameter_error'])}{_reference(result)}",
             f"  transformation error  {_number(result['transformation_error'])}",
             f"  corner error          {_number(result['corner_error'])} px (mean over {result['count']:,} test pairs)",
+            *_pruned(result),
             f"  {result['updates']:,} updates in {result['seconds']:.0f} s"
             + (f" ({rate:.0f} per second)" if rate >= 1 else ""),
             f"  weights   {run_dir / 'weights.safetensors'}",
             f"  curve     {curve}",
         ]
     )
+
+
+def _pruned(result: Mapping[str, Any]) -> list[str]:
+    if result.get("nonzero", result.get("parameters")) == result.get("parameters"):
+        return []
+    weights = f"{result['nonzero']:,} of {result['parameters']:,} are not zero"
+    return [f"  weights               {weights}; {result['multiply_adds']:,} multiply-adds a pair"]
 
 
 def _reference(result: Mapping[str, Any]) -> str:

@@ -1,0 +1,112 @@
+"""What pruning costs and brings: error, size and speed of the shipped networks, dense and pruned, on one thread.
+
+    python -m benchmarks.sparse [--data cifar10] [--pairs 10000] [--rounds 9]
+
+Entries of u and v below a share of their row's largest are set to zero, without any retraining. Dense and pruned take
+turns in one process; speeds are compared by the median of the ratios within a round.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from caunet.data import PairSource, load_images
+from caunet.evaluation import evaluate
+from caunet.images.photographs import photograph
+from caunet.models import DenseRelations, RelationNetwork, SparseNetwork, card, load_pretrained, prune
+from caunet.progress import track
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
+from benchmarks.harness import interleaved, ratio, save, threads
+
+TASKS = ("translation", "rotation", "scaling", "affine", "projective")
+THRESHOLDS = (0.003, 0.01, 0.03, 0.1)
+BATCHES = (1, 100, 10_000)
+THRESHOLD = 0.01  # of the speeds
+
+
+def errors(name: str, data: str, pairs: int) -> list[dict[str, Any]]:
+    """Parameter error, weights and multiply-adds at each threshold; 0 is the whole network."""
+    model, known = load_pretrained(name), card(name)
+    source = PairSource(load_images(data, split="test"), known["task"], known["protocol"])
+    found = []
+    for threshold in (0.0, *THRESHOLDS):
+        pruned = prune(model, threshold=threshold)
+        relation = list(pruned.relation.parameters())
+        kept = sum(int(w.count_nonzero()) for w in relation) / max(1, sum(w.numel() for w in relation))
+        found.append(
+            {
+                "threshold": threshold,
+                "parameter_error": evaluate(pruned, source, limit=pairs, progress=False)["parameter_error"],
+                "nonzero": pruned.nonzero_count(),
+                "share_of_relation_weights": round(kept, 4),
+                "multiply_adds": pruned.multiply_adds(sparse=True),
+            }
+        )
+    return found
+
+
+def compare(dense: Callable[[], Any], sparse: Callable[[], Any], pairs: int, rounds: int) -> dict[str, Any]:
+    """Pairs a second of both, and how many times faster ``sparse`` is."""
+    repeat = max(1, 200 // pairs)
+    times = interleaved({"dense": dense, "sparse": sparse}, rounds=rounds, warmup=1, repeat=repeat)
+    found = {name: round(pairs / times[name]["median"]) for name in ("dense", "sparse")}
+    speedup = ratio(times, "dense", "sparse")
+    return {"pairs_per_second": found, "speedup": {key: round(value, 2) for key, value in speedup.items()}}
+
+
+def speeds(name: str, rounds: int) -> dict[str, Any]:
+    """Batches of pairs, and a field over 512 x 512 pixels."""
+    model = load_pretrained(name)
+    pruned = prune(model, threshold=THRESHOLD)
+    sparse = SparseNetwork(pruned)
+    generator = torch.Generator().manual_seed(0)
+    found: dict[str, Any] = {}
+    for batch in BATCHES:
+        x, y = torch.rand(2, batch, 11, 11, generator=generator)
+        found[f"batch {batch}"] = compare(
+            lambda x=x, y=y: model(x, y),
+            lambda x=x, y=y: sparse(x, y),
+            batch,
+            rounds * (1 if batch > 100 else 5),
+        )
+    found["field 512 x 512"] = _field(model, pruned, rounds)
+    return found
+
+
+def _field(model: RelationNetwork, pruned: RelationNetwork, rounds: int) -> dict[str, Any]:
+    image = torch.from_numpy(photograph("camera.png")).float() / 255
+    a, b = image, image.roll((2, -1), (0, 1))
+    whole, fast = DenseRelations(model), DenseRelations(pruned)
+    return compare(lambda: whole(a, b), lambda: fast(a, b), 502 * 502, max(3, rounds // 3))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", default="cifar10", help="test images: cifar10 (what the networks learned) or photos"
+    )
+    parser.add_argument("--pairs", type=int, default=10_000, help="test pairs")
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    found: dict[str, Any] = {}
+    names = [f"{network}-{task}" for task in TASKS for network in ("can", "bln", "ctn")]
+    with threads(1), torch.no_grad(), track(len(names), "pruned networks") as bar:
+        for name in names:
+            found[name] = {"errors": errors(name, options.data, options.pairs)}
+            if name in ("can-translation", "can-rotation", "can-affine"):
+                found[name]["speed"] = speeds(name, options.rounds)
+            bar.advance()
+    about = {"data": options.data, "pairs": options.pairs, "speed_at_threshold": THRESHOLD, "threads": 1}
+    save("sparse", {**about, "networks": found})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
