@@ -128,3 +128,38 @@ def test_bad_arguments_are_named() -> None:
     pytest.importorskip("cv2")
     with pytest.raises(ValueError, match="task must be one of translation"):
         ecc(own)
+
+
+def _volumes(task: tasks.Task, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Patches of 7 x 7 x 7 around the middle of smooth volumes and of the same carried by H(z)."""
+    scenes = torch.rand(len(z), 1, 21, 21, 21, generator=torch.Generator().manual_seed(2))
+    scenes = torch.nn.functional.avg_pool3d(scenes, 3, 1, 1)[:, 0]
+    carried = geometry.warp(scenes, geometry.center(task.homography(z), (21,) * 3))
+    middle = (slice(None), *[slice(7, 14)] * 3)
+    return scenes[middle], carried[middle]
+
+
+def test_every_whole_shift_in_space_is_found() -> None:
+    task = tasks.get("translation3")
+    z = torch.cartesian_prod(*[torch.arange(-3.0, 4.0)] * 3)[::5]
+    x, y = _volumes(task, z)
+    found = baselines_for(PairSource(torch.zeros(1, 20, 20, 20, dtype=torch.uint8), task))[
+        "exhaustive search"
+    ]
+    exact = exhaustive_translation(x, y, radius=3)
+    assert torch.equal(exact, z)
+    assert (found(x, y) - z).abs().max() <= 0.5  # with fractions of a voxel
+
+
+def test_a_grid_of_rotations_in_space_finds_its_own_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = tasks.get("rotation3")
+    z = torch.cartesian_prod(*[torch.tensor([-30.0, 0.0, 30.0])] * 3)[[1, 5, 13, 22]]
+    x, y = _volumes(task, z)
+    search = exhaustive_grid(task, 7, steps=3, refine=False)
+    assert torch.equal(search(x, y), z)
+    monkeypatch.setattr("caunet.baselines._KEPT", 0)  # warps made again for every batch
+    lazy = exhaustive_grid(task, 7, steps=3, refine=False)
+    assert torch.equal(lazy(x, y), z)
+    assert torch.equal(lazy(x, y), z)
+    with pytest.raises(ValueError, match=r"x and y must be patches of 7 x 7 x 7 here, got \(5, 5, 5\)"):
+        search(torch.zeros(1, 5, 5, 5), torch.zeros(1, 5, 5, 5))

@@ -5,7 +5,8 @@
 - :func:`exhaustive_grid`: the same for any task, over a grid of z, by warping.
 - :func:`ecc`: OpenCV's gradient-based alignment (enhanced correlation coefficient), started at identity.
 
-:func:`baselines_for` picks those that apply to a source of pairs. Patches are (B, side, side).
+:func:`baselines_for` picks those that apply to a source of pairs. Patches are (B, side, side), of volumes (B, side,
+side, side).
 
 A warning about :func:`exhaustive_grid`: it warps with the very interpolation that made ``text`` pairs, so at
 the true z nothing is left to differ. No camera is that kind; its tiny errors do not carry over to photographs.
@@ -13,7 +14,8 @@ the true z nothing is left to differ. No camera is that kind; its tiny errors do
 
 import contextlib
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -34,9 +36,10 @@ __all__ = [
 
 Predictor = Callable[[Tensor, Tensor], Tensor]
 
-# Steps along each dimension of the grid: half a degree; 0.05 of a factor.
-_GRID_STEPS = {"rotation": 181, "scaling": 31}
+# Steps along each dimension of the grid: half a degree, 0.05 of a factor; in space 5 degrees, 0.19 of a factor.
+_GRID_STEPS = {"rotation": 181, "scaling": 31, "rotation3": 13, "scaling3": 9}
 _CHUNK = 16  # candidates compared at once: (2000, 16, 121) floats are 15 MB
+_KEPT = 1 << 26  # numbers in warps that are kept; more are made again for every batch
 
 
 class _Source(Protocol):
@@ -54,10 +57,10 @@ def baselines_for(source: _Source) -> dict[str, Predictor]:
     """The baselines that apply to ``source``, by name, in its order of z. ECC is left out without OpenCV."""
     task = source.task
     found: dict[str, Predictor] = {"mean": predict_mean(task)}
-    if task.name == "translation":
-        whole = source.protocol == "release"
+    if task.name in ("translation", "translation3"):
+        whole, radius = source.protocol == "release", int(task.high[0])
         found["exhaustive search"] = _ordered(
-            source, lambda x, y: exhaustive_translation(x, y, subpixel=not whole)
+            source, lambda x, y: exhaustive_translation(x, y, radius, subpixel=not whole)
         )
     elif task.name in _GRID_STEPS:
         found["exhaustive search"] = exhaustive_grid(task, source.patch)
@@ -81,6 +84,8 @@ def predict_mean(task: Task) -> Predictor:
 def exhaustive_translation(x: Tensor, y: Tensor, radius: int = 5, subpixel: bool = False) -> Tensor:
     """The whole shift (B, 2), right and down, with the least mean squared difference on the overlap.
 
+    Of volumes (B, 3): right, down and through the slices.
+
     Of equally good shifts the shortest is taken. ``subpixel`` adds the vertex of the parabola through the
     least difference and its two neighbors, along each axis (not where a neighbor lies beyond ``radius``).
 
@@ -90,14 +95,13 @@ def exhaustive_translation(x: Tensor, y: Tensor, radius: int = 5, subpixel: bool
     tensor([[ 1., -2.]])
     """
     _check_patches(x, y)
-    side = min(x.shape[1:])
+    side, d = min(x.shape[1:]), x.ndim - 1
     if not 0 < radius < side:
         raise ValueError(f"radius must be 1 to {side - 1} for patches of {tuple(x.shape[1:])}, got {radius}")
-    span = range(-radius, radius + 1)
-    costs = torch.stack([_shift_cost(x, y, tx, ty) for ty in span for tx in span], dim=1)
+    shifts = itertools.product(range(-radius, radius + 1), repeat=d)  # ([tz,] ty, tx)
+    costs = torch.stack([_shift_cost(x, y, shift) for shift in shifts], dim=1)
     steps = torch.arange(-radius, radius + 1, device=x.device, dtype=x.dtype)
-    axes = [steps, steps]  # ty, tx
-    return _least(costs.reshape(len(x), len(steps), len(steps)), axes, subpixel).flip(-1)
+    return _least(costs.reshape(len(x), *[len(steps)] * d), [steps] * d, subpixel).flip(-1)
 
 
 def exhaustive_grid(
@@ -105,12 +109,13 @@ def exhaustive_grid(
 ) -> Predictor:
     """Warp x by every z of a grid over the task's range; keep the z with the least squared difference to y.
 
-    Only pixels of y whose source lies in x are compared. All warps are put into matrices once.
+    Only pixels of y whose source lies in x are compared. Warps are put into matrices, once where they fit in memory.
 
     Args:
         task: its range is the grid's.
         patch: side of the patches.
-        steps: points of the grid along each dimension; default 181 for rotation, 31 x 31 for scaling.
+        steps: points of the grid along each dimension; default 181 for rotation, 31 x 31 for scaling; of volumes 13 and
+            9 along each of three.
         refine: add the vertex of a parabola along each dimension.
     """
     if steps is None:
@@ -120,11 +125,16 @@ def exhaustive_grid(
         raise ValueError(f"steps must be {task.dim} numbers of at least 2 for {task.name}, got {steps!r}")
     axes = [torch.linspace(a, b, n) for a, b, n in zip(task.low, task.high, counts, strict=True)]
     grid = torch.tensor(list(itertools.product(*(axis.tolist() for axis in axes))))  # (G, dim)
-    warps, seen = _warp_matrices(geometry.center(task.homography(grid), (patch, patch)), patch)
+    shape = (patch,) * task.dimensions
+    parts = geometry.center(task.homography(grid), shape).split(_CHUNK)  # type: ignore[no-untyped-call]
+    warps: Iterable[_Warps] = _LazyWarps(parts, shape)
+    if len(grid) * math.prod(shape) ** 2 <= _KEPT:
+        warps = list(warps)
 
     def predict(x: Tensor, y: Tensor) -> Tensor:
-        _check_patches(x, y, patch)
-        costs = _grid_costs(x.flatten(1), y.flatten(1), warps.to(x), seen.to(x))
+        _check_patches(x, y, shape)
+        first, second = x.flatten(1), y.flatten(1)
+        costs = torch.cat([_grid_costs(first, second, *(t.to(x) for t in some)) for some in warps], 1)
         return _least(costs.reshape(len(x), *counts), [axis.to(x) for axis in axes], refine)
 
     return predict
@@ -181,33 +191,43 @@ def _ordered(source: _Source, predictor: Predictor) -> Predictor:
     return (lambda x, y: predictor(x, y).flip(-1)) if source.rows_first else predictor
 
 
-def _shift_cost(x: Tensor, y: Tensor, tx: int, ty: int) -> Tensor:
-    """Mean over the overlap of (y(p + t) - x(p))^2: (B,)."""
-    height, width = x.shape[1:]
-    first = x[:, max(0, -ty) : height - max(0, ty), max(0, -tx) : width - max(0, tx)]
-    second = y[:, max(0, ty) : height + min(0, ty), max(0, tx) : width + min(0, tx)]
-    return (second - first).square().mean(dim=(1, 2))
+def _shift_cost(x: Tensor, y: Tensor, shift: Sequence[int]) -> Tensor:
+    """Mean over the overlap of (y(p + t) - x(p))^2: (B,); the shift t is in the order of the axes."""
+    for axis, t in enumerate(shift, start=1):
+        length = x.shape[axis] - abs(t)
+        x, y = x.narrow(axis, max(0, -t), length), y.narrow(axis, max(0, t), length)
+    return (y - x).square().flatten(1).mean(dim=1)
 
 
-def _warp_matrices(H: Tensor, patch: int) -> tuple[Tensor, Tensor]:
-    """Bilinear warps by H (G, 3, 3) as matrices (G, P, P), P = patch^2, and which pixels they know (G, P).
+_Warps = tuple[Tensor, Tensor]
+
+
+class _LazyWarps:
+    """`_warp_matrices` of parts of a grid, made whenever they are gone through."""
+
+    def __init__(self, parts: Sequence[Tensor], shape: tuple[int, ...]) -> None:
+        self.parts, self.shape = parts, shape
+
+    def __iter__(self) -> Iterator[_Warps]:
+        return (_warp_matrices(H, self.shape) for H in self.parts)
+
+
+def _warp_matrices(H: Tensor, shape: tuple[int, ...]) -> _Warps:
+    """Linear warps by H (G, d+1, d+1) as matrices (G, P, P), P pixels in a patch, and which pixels they know (G, P).
 
     Warping is linear in the image, so warping each pixel alone shows the matrix.
     """
-    pixels = torch.eye(patch * patch).reshape(-1, patch, patch)
+    pixels = torch.eye(math.prod(shape)).reshape(-1, *shape)
     warps = torch.stack([geometry.warp(pixels, one).flatten(1) for one in H])
     return warps, (warps.sum(dim=1) > 1 - 1e-4).to(warps.dtype)
 
 
 def _grid_costs(x: Tensor, y: Tensor, warps: Tensor, seen: Tensor) -> Tensor:
     """Mean squared differences (B, G) of x (B, P) warped by each candidate to y (B, P), over what is seen."""
-    costs = []
-    for some, mask in zip(torch.split(warps, _CHUNK), torch.split(seen, _CHUNK), strict=True):
-        warped = torch.einsum("bp,gpq->bgq", x, some)
-        total = ((warped - y[:, None]).square_() * mask).sum(dim=-1)
-        # A candidate that shows nothing of x cannot be judged.
-        costs.append(torch.where(mask.sum(-1) > 0, total / mask.sum(-1).clamp(min=1), torch.inf))
-    return torch.cat(costs, dim=1)
+    warped = torch.einsum("bp,gpq->bgq", x, warps)
+    total = ((warped - y[:, None]).square_() * seen).sum(dim=-1)
+    # A candidate that shows nothing of x cannot be judged.
+    return torch.where(seen.sum(-1) > 0, total / seen.sum(-1).clamp(min=1), torch.inf)
 
 
 def _least(costs: Tensor, axes: list[Tensor], refine: bool) -> Tensor:
@@ -239,9 +259,10 @@ def _vertex(flat: Tensor, best: Tensor, place: Tensor, stride: int, length: int)
     return torch.where(inside & (curve > 0) & curve.isfinite(), vertex, 0.0).clamp(-0.5, 0.5)
 
 
-def _check_patches(x: Tensor, y: Tensor, side: int | None = None) -> None:
-    if x.ndim != 3 or x.shape != y.shape:
+def _check_patches(x: Tensor, y: Tensor, shape: tuple[int, ...] | None = None) -> None:
+    if x.ndim not in (3, 4) or x.shape != y.shape:
         got = f"{tuple(x.shape)} and {tuple(y.shape)}"
-        raise ValueError(f"x and y must have one shape (B, side, side), got {got}")
-    if side is not None and tuple(x.shape[1:]) != (side, side):
-        raise ValueError(f"x and y must be patches of {side} x {side} here, got {tuple(x.shape[1:])}")
+        raise ValueError(f"x and y must have one shape (B, side, side) or (B, side, side, side), got {got}")
+    if shape is not None and tuple(x.shape[1:]) != shape:
+        sides = " x ".join(map(str, shape))
+        raise ValueError(f"x and y must be patches of {sides} here, got {tuple(x.shape[1:])}")

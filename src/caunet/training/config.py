@@ -242,7 +242,7 @@ PROFILES: dict[str, dict[str, Any]] = {
 
 
 # Tasks whose parameters have different ranges: a mean squared error in their own units would not see the small ones.
-_MIXED_RANGES = ("projective", "rigid3", "motion3")
+_MIXED_RANGES = ("projective", "rigid3")
 
 
 def profile_settings(profile: str, model: str = "can", task: str | None = None) -> dict[str, Any]:

@@ -1,0 +1,151 @@
+"""Tasks of volumes: what predictors without learning reach, the table, and a drawing of what units compare.
+
+    caunet reproduce --profile best --recipe space --updates 3000 --results results     # the networks
+    python -m benchmarks.space baselines                                               # what they are held against
+    python -m benchmarks.space tables                                                  # README.md, docs/space.md
+    python -m benchmarks.space figure RUN                                              # docs/figures/space-units.png
+
+Baselines are measured on the networks' own test pairs: the mean and the search over shifts on all of them, the searches
+over grids of rotations and of scalings on 2,000, because they take minutes.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks.harness import RESULTS, environment
+
+from caunet.baselines import baselines_for
+from caunet.data import PairSource, load_images
+from caunet.drawing import new_figure, save_figure
+from caunet.evaluation import evaluate
+from caunet.files import write_json
+from caunet.models import RelationNetwork, load_weights
+from caunet.provenance import commit
+from caunet.reproduction.in_space import space_markdown
+from caunet.reproduction.recipes import SPACE_TASKS
+from caunet.reproduction.results import load
+from caunet.reproduction.tables import fill
+
+ROOT = Path(__file__).parents[1]
+STORED = RESULTS / "space.json"
+FIGURE = ROOT / "docs" / "figures" / "space-units.png"
+FEW = 2_000
+GRIDS = ("rotation3", "scaling3")
+COLORS = ("#0072b2", "#d55e00")  # of a voxel of x, of a voxel of y
+
+
+def measure() -> dict[str, Any]:
+    """Errors of the baselines on the test pairs of every task."""
+    volumes = load_images("shapes3", split="test", dimensions=3)
+    found: dict[str, Any] = {}
+    for task in SPACE_TASKS:
+        source = PairSource(volumes, task)
+        for name, predictor in baselines_for(source).items():
+            limit = FEW if name != "mean" and task in GRIDS else None
+            errors = evaluate(predictor, source, limit=limit)
+            kept = {key: errors[key] for key in ("count", "parameter_error", "corner_error")}
+            found.setdefault(name, {})[task] = kept
+            print(f"{task:<14}{name:<20}{kept['parameter_error']:.4g}  ({kept['count']:,} pairs)", flush=True)
+    return {
+        "about": "parameter and corner errors of predictors that have learned nothing, shapes3, test pairs",
+        "fingerprint": volumes.fingerprint,
+        "commit": commit(),
+        "environment": environment(),
+        "errors": found,
+    }
+
+
+def table() -> str:
+    """The table of the recipe space, with the baselines behind the networks."""
+    measured = json.loads(STORED.read_text())["errors"]
+    names = {"mean": "always the mean", "exhaustive search": "exhaustive search"}
+    beside = {
+        names[name]: {task: errors["parameter_error"] for task, errors in tasks.items()}
+        for name, tasks in measured.items()
+    }
+    return space_markdown(load(ROOT / "results"), beside)
+
+
+def strongest_pairs(
+    model: RelationNetwork, unit: int, count: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The ``count`` largest entries of a unit's W: voxels of x and of y, (count, 3) as (x, y, z), and their share."""
+    view = model.relation.view(unit)
+    assert view is not None
+    largest = view.matrix.flatten().topk(count)
+    shape = model.model_spec.patch_shape
+    first, second = largest.indices // view.matrix.shape[1], largest.indices % view.matrix.shape[1]
+    places = [torch.stack(torch.unravel_index(i, shape)[::-1], -1).float() for i in (first, second)]
+    return places[0], places[1], largest.values / view.matrix.sum()
+
+
+def heard(model: RelationNetwork, source: PairSource, count: int) -> tuple[list[int], torch.Tensor]:
+    """Units that win often and at different z: each the one that most often wins in a cluster of z, and its mean z."""
+    pairs = source.batch(0, torch.arange(min(10_000, len(source))))
+    with torch.no_grad():
+        winner = model.units(pairs.x, pairs.y).argmax(1)
+    wins = torch.bincount(winner, minlength=model.model_spec.units)
+    common = wins.topk(min(60, int((wins > 0).sum()))).indices.tolist()
+    means = torch.stack([pairs.z[winner == unit].mean(0) for unit in common])
+    # Far from each other: the first is the one that is most certain of a large z, then the farthest from those taken.
+    taken = [int(means.norm(dim=1).argmax())]
+    while len(taken) < count:
+        taken.append(int(torch.cdist(means, means[taken]).amin(1).argmax()))
+    return [common[i] for i in taken], means[taken]
+
+
+def draw(model: RelationNetwork, source: PairSource, columns: int = 4, pairs: int = 40) -> Any:
+    """Some units as cubes: lines join the voxel of x to the voxel of y with which a unit compares it."""
+    units, means = heard(model, source, columns)
+    figure = new_figure(2.6 * columns, 3.0)
+    last = model.model_spec.patch - 1
+    for place, (unit, z) in enumerate(zip(units, means, strict=True)):
+        axis = figure.add_subplot(1, columns, place + 1, projection="3d")
+        first, second, share = strongest_pairs(model, unit, pairs)
+        strength = (share / share.max()).sqrt().tolist()
+        for a, b, weight in zip(first.tolist(), second.tolist(), strength, strict=True):
+            axis.plot(*zip(a, b, strict=True), color="#555555", linewidth=1.2, alpha=0.15 + 0.6 * weight)
+        for points, color, label in zip((first, second), COLORS, ("voxel of x", "voxel of y"), strict=True):
+            axis.scatter(*points.T.tolist(), c=color, s=14, depthshade=False, label=label)
+        shift = ", ".join(f"{value:+.1f}" for value in z.tolist()).replace("-", "−")
+        axis.set_title(f"unit {unit}: wins at\n({shift})", fontsize=8)
+        axis.set(xlim=(0, last), ylim=(last, 0), zlim=(0, last), box_aspect=(1, 1, 1))
+        axis.set_xlabel("x", fontsize=7, labelpad=-12)
+        axis.set_ylabel("y", fontsize=7, labelpad=-12)
+        axis.set_zlabel("z", fontsize=7, labelpad=-12)
+        for line in (axis.xaxis, axis.yaxis, axis.zaxis):
+            line.set_ticks([0, last // 2, last], ["", "", ""])
+        if place == 0:
+            figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("baselines", help="measure predictors that have learned nothing")
+    commands.add_parser("tables", help="fill README.md and docs/space.md from what is committed")
+    figure = commands.add_parser("figure", help="draw what the units of a trained network compare")
+    figure.add_argument("run", type=Path, help="directory of a run of translation3, or a weights file")
+    options = parser.parse_args()
+    if options.command == "baselines":
+        write_json(STORED, measure())
+    elif options.command == "tables":
+        for name in ("docs/space.md", "README.md"):
+            changed = fill(ROOT / name, table(), section="space")
+            print(name, "updated" if changed else "was up to date")
+    else:
+        weights = options.run / "weights.safetensors" if options.run.is_dir() else options.run
+        model = load_weights(weights)
+        source = PairSource(load_images("shapes3", split="test", dimensions=3), model.model_spec.task)
+        save_figure(draw(model, source), FIGURE, dpi=150)
+        print(FIGURE)
+
+
+if __name__ == "__main__":
+    main()
