@@ -21,6 +21,7 @@ from caunet.geometry.grids import grid_places, read_grid
 __all__ = [
     "FAR",
     "LocalMotions",
+    "Seen",
     "Windows",
     "agreement",
     "corner_covariance",
@@ -30,6 +31,7 @@ __all__ = [
     "explained",
     "local_motions",
     "point_moves",
+    "see",
     "uncertainty",
 ]
 
@@ -48,9 +50,17 @@ _FLAT = 0.004**2  # variance of gray levels below which a window shows nothing: 
 
 
 def agreement(
-    a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None = None, mask_b: Tensor | None = None
+    a: Tensor,
+    b: Tensor,
+    H: Matrix,
+    mask_a: Tensor | None = None,
+    mask_b: Tensor | None = None,
+    *,
+    windows: "Windows | None" = None,
 ) -> dict[str, float]:
     """How well windows of a (H, W) correlate with b's under H, each up to a gain and a bias; those in the masks.
+
+    ``windows``: what :func:`correlate` says, if it was asked already.
 
     ``score``: mean correlation of the windows, weighted by their contrast (its logarithm, so that no strong edge
     decides alone). ``alike``: share of those above 0.7. ``windows``: share of windows that show something.
@@ -62,21 +72,30 @@ def agreement(
     here = a.numel() if mask_a is None else float(mask_a.sum())
     enlarged = geometry.local_scale(H, (a.shape[0], a.shape[1])) ** 2
     possible = max(min(here, there / max(enlarged, 1e-6)), 1.0) / a.numel()
-    likeness, weight, inside = correlate(a, b, H, mask_a, mask_b)
-    total = weight.sum()
+    likeness, weight, inside = windows or correlate(a, b, H, mask_a, mask_b)
     overlap = min(inside / possible, 1.0)
+    numbers = torch.stack(
+        [
+            likeness,
+            likeness.clamp_min(0).square(),
+            (likeness > 0.7).to(a.dtype),
+            _told(likeness),
+            torch.ones_like(weight),
+        ]
+    )
+    score, squares, alike, told, total = (numbers * weight).sum((1, 2)).tolist()
+    total = max(total, 1e-6)
     return {
-        "score": float((weight * likeness).sum() / total.clamp_min(1e-6)),
+        "score": score / total,
         "windows": float((weight > 0.7).to(a.dtype).mean()) / (max(here, 1.0) / a.numel()),
-        "alike": float((weight * (likeness > 0.7)).sum() / total.clamp_min(1e-6)),
+        "alike": alike / total,
         "overlap": overlap,
         # To choose among hypotheses. Squares, because behind an obstacle a right answer correlates well in some windows
         # and not at all in others, a wrong one a little everywhere; and a small overlap proves little.
-        "rank": float((weight * likeness.clamp_min(0).square()).sum() / total.clamp_min(1e-6))
-        * min(1.0, 2 * overlap) ** 0.5,
+        "rank": squares / total * min(1.0, 2 * overlap) ** 0.5,
         # What the windows of one image tell of the other's: in smooth regions a wrong answer correlates a little
         # everywhere, which is worth little, and finer windows correlate less still.
-        "information": float((weight * _told(likeness)).sum() / total.clamp_min(1e-6)) * overlap**0.5,
+        "information": told / total * overlap**0.5,
     }
 
 
@@ -96,26 +115,19 @@ class Windows(NamedTuple):
     """Share of a's pixels that b shows."""
 
 
-def correlate(
+class Seen(NamedTuple):
+    """b's pixels at the places that a transform gives for those of a."""
+
+    values: Tensor
+    """(H, W)."""
+    inside: Tensor
+    """(H, W) bool: which of them show the scene in both."""
+
+
+def see(
     a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None = None, mask_b: Tensor | None = None
-) -> Windows:
-    """How each small window of a (H, W) correlates with b's pixels under H, up to a gain and a bias of its own."""
-    seen, inside = _seen(a, b, H, mask_a, mask_b)
-    share = inside.to(a.dtype)
-    side = min(_WINDOW, *a.shape)
-    planes = torch.stack([a[None], seen, a[None].square(), seen.square(), a[None] * seen, share])
-    x, y, xx, yy, xy, part = avg_pool2d(planes[:, 0], side, max(side // 2, 1)).unbind()
-    spread_x, spread_y = (xx - x * x).clamp_min(0), (yy - y * y).clamp_min(0)
-    # Noise of half a gray level in both: what is flat correlates with nothing.
-    likeness = (xy - x * y) / ((spread_x + _FLAT / 4) * (spread_y + _FLAT / 4)).sqrt()
-    weight = torch.log1p(torch.maximum(spread_x, spread_y) / _FLAT) * (part > 0.9)
-    return Windows(likeness, weight, float(share.mean()))
-
-
-def _seen(
-    a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None, mask_b: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """b's pixels under H, (1, H, W), and which of them show the scene in both."""
+) -> Seen:
+    """What of b (H, W) is seen under H at the pixels of a (H, W)."""
     height, width = a.shape
     line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
     grid, inside = grid_places(
@@ -125,7 +137,44 @@ def _seen(
         inside &= read_grid(mask_b.to(a.dtype), grid) > 0.99
     if mask_a is not None:
         inside &= mask_a
-    return read_grid(b, grid), inside
+    return Seen(read_grid(b, grid)[0], inside[0])
+
+
+def correlate(
+    a: Tensor,
+    b: Tensor,
+    H: Matrix,
+    mask_a: Tensor | None = None,
+    mask_b: Tensor | None = None,
+    *,
+    seen: Seen | None = None,
+) -> Windows:
+    """How each small window of a (H, W) correlates with b's pixels under H, up to a gain and a bias of its own.
+
+    ``seen``: what :func:`see` says, if it was asked already.
+    """
+    w, inside = seen or see(a, b, H, mask_a, mask_b)
+    side = min(_WINDOW, *a.shape)
+    x, y, xx, yy, xy, part = _half_overlapping(
+        torch.stack([a, w, a * a, w * w, a * w, inside.to(a.dtype)]), side
+    ).unbind()
+    spread_x, spread_y = (xx - x * x).clamp_min_(0), (yy - y * y).clamp_min_(0)
+    # Noise of half a gray level in both: what is flat correlates with nothing.
+    likeness = (xy - x * y) / ((spread_x + _FLAT / 4) * (spread_y + _FLAT / 4)).sqrt_()
+    weight = torch.log1p(torch.maximum(spread_x, spread_y).div_(_FLAT)) * (part > 0.9)
+    return Windows(likeness, weight, float(inside.sum()) / a.numel())
+
+
+def _half_overlapping(planes: Tensor, side: int) -> Tensor:
+    """Means over windows of ``side`` pixels, half of it apart, of planes (N, H, W): (N, rows, columns)."""
+    half = max(side // 2, 1)
+    if side != 2 * half:
+        return avg_pool2d(planes, side, half)
+    # Windows are four quarters each, so that each pixel is added up once, rows first.
+    rows = planes.shape[1] // half * half
+    strips = planes[:, :rows].unflatten(1, (-1, half)).sum(2)
+    quarters = avg_pool2d(strips, (1, half), divisor_override=1)
+    return avg_pool2d(quarters, 2, 1, divisor_override=side * side)
 
 
 class LocalMotions(NamedTuple):
@@ -142,24 +191,31 @@ class LocalMotions(NamedTuple):
 
 
 def local_motions(
-    a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None = None, mask_b: Tensor | None = None
+    a: Tensor,
+    b: Tensor,
+    H: Matrix,
+    mask_a: Tensor | None = None,
+    mask_b: Tensor | None = None,
+    *,
+    seen: Seen | None = None,
 ) -> LocalMotions:
     """One step of Lucas and Kanade in each window of a (H, W), whose gain and bias are its own.
 
+    ``seen``: what :func:`see` says, if it was asked already.
+
     Exact for motions below a pixel, too short for longer ones; enough to see that something moves, and where to.
     """
-    seen, inside = _seen(a, b, H, mask_a, mask_b)
-    w = seen[0]
+    w, inside = seen or see(a, b, H, mask_a, mask_b)
     x, y = a.new_zeros(2, *a.shape).unbind()
     # The gradient of both: its mean is that at half the motion.
     x[:, 1:-1] = 0.25 * (a[:, 2:] - a[:, :-2] + w[:, 2:] - w[:, :-2])
     y[1:-1] = 0.25 * (a[2:] - a[:-2] + w[2:] - w[:-2])
-    share = inside[0].to(a.dtype)
+    share = inside.to(a.dtype)
     side = min(_LOCAL, *a.shape)
     planes = torch.stack(
         [a, w, a * a, w * w, a * w, x, y, x * x, x * y, y * y, x * a, x * w, y * a, y * w, share]
     )
-    pooled = avg_pool2d(planes[:, None], side, max(side // 2, 1))[:, 0].flatten(1).double().cpu().numpy()
+    pooled = _half_overlapping(planes, side).flatten(1).double().cpu().numpy()
     ma, mw, aa, ww, aw, mx, my, xx, xy, yy, xa, xw, ya, yw, part = pooled
     spread_a, spread_w = (np.maximum(v, 0) + _FLAT / 4 for v in (aa - ma * ma, ww - mw * mw))
     gain = np.sqrt(spread_a / spread_w)

@@ -18,7 +18,6 @@ median residual, as long as most of the scene is free. Where neighborhoods that 
 of its own) differ by far less than the median one, less than half of the scene is free, and they say what is usual.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -31,6 +30,7 @@ from caunet import geometry
 from caunet.estimation.blocks import Blocks, SmoothedWhereRead
 from caunet.estimation.evidence import FAR, point_moves
 from caunet.estimation.motion_models import MotionModel
+from caunet.estimation.normal_equations import A, LIGHT, ONE, PLANES, UNIFORM, fill_columns, products
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
 
@@ -54,13 +54,7 @@ _RESAMPLING = 0.004  # pixels: what reading between pixels costs
 _UNEVEN = 0.5  # share by which a field of light must lower the squared residuals to be one
 _LEAP = 4.0  # size of a step (1 is half the image) that no image justifies
 _FLAT = 0.004**2 / 4  # variance of gray levels of noise: what is flatter correlates with nothing
-_STRIP = 1 << 14  # pixels whose columns are made at once: what fits into a processor's cache
 _QUIET = 1e-7  # squared residual (gray levels 0..1) below which differences are rounding
-
-
-# Columns of the linear system: H's first eight entries, the light, then b. Of the light the first three are uniform.
-_LIGHT, _UNIFORM = 10, 3
-_A, _ONE = 8, 9
 
 
 @dataclass(frozen=True)
@@ -115,7 +109,7 @@ def polish(
     tells which pixels of ``b`` count. ``uneven``: the light may be a field; otherwise it is one gain and one bias,
     which is faster. ``before``: the answer of a coarser level that ``H`` is, where it is not a first guess.
     """
-    work = _Work(blocks, b, mask, motion_model, size, _LIGHT if uneven else _UNIFORM, before)
+    work = _Work(blocks, b, mask, motion_model, size, LIGHT if uneven else UNIFORM, before)
     for _ in range(steps):
         H, moved = work.step(H)
         if not moved > stop:
@@ -153,9 +147,9 @@ class _Work:
         self.out = np.array([[self.unit, 0, cx], [0, self.unit, cy], [0, 0, 1]])
         self.into = unit_coordinates(size)
         generators = motion_model.in_coordinates(self.into).generators()
-        free = len(generators)
+        self.generators, free = generators, len(generators)
         self.basis = np.eye(free + light, 8 + light, 8 - free)
-        self.basis[:free, :8] = generators
+        self.basis[:free, :8] = 0.25 * self.unit * generators
         self.a = a[:, 1:-1, 1:-1].contiguous()
         self.a_x, self.a_y = self._gradient(a)
         self.laplacian = (a[:, 1:-1, 2:] + a[:, 1:-1, :-2]).add_(a[:, 2:, 1:-1]).add_(a[:, :-2, 1:-1])
@@ -170,7 +164,7 @@ class _Work:
             self.light[2] = 0.0  # sharpness depends on the level
 
     def _gradient(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Twice the gradient in units of pixels: the halves are taken where both images' are added."""
+        """Twice the gradient in pixels: `basis` has the factor that makes a mean gradient of the sum of two of them."""
         right = image[:, 1:-1, 2:] - image[:, 1:-1, :-2]
         return right, image[:, 2:, 1:-1] - image[:, :-2, 1:-1]
 
@@ -188,63 +182,15 @@ class _Work:
         self.count += 1
         if self.light is None:
             self.light = self._initial_light(b)
-        b_x, b_y = self._gradient(seen)
-        gain, half = self._gain(), 0.25 * self.unit
-        self.g_x = b_x.addcmul_(gain, self.a_x).mul_(half)
-        self.g_y = b_y.addcmul_(gain, self.a_y).mul_(half)
-        self.seen, self.residual = b, b - self._lit(gain)
-        self.weight = self._trust(self.residual.square())
-        return self._solve(H, self._products())
-
-    def _products(self) -> Matrix:
-        """(columns, columns): weighted sums of the products of all columns of the linear system and b."""
-        size = min(self.a.numel(), max(_STRIP, self.a.shape[2]))
-        columns, weighted = self.a.new_empty(2, self.last + 1, size)
-        total = np.zeros((self.last + 1, self.last + 1))
-        for part in self._strips():
-            shape = self.a[part].shape
-            count = shape.numel()
-            c, w = columns[:, :count], weighted[:, :count]
-            planes = (self.g_x, self.g_y, self.a, self.ones, self.laplacian)
-            inner_x, inner_y = self.inner_x[part[0]], self.inner_y[part]
-            self._fill(c.view(-1, *shape), *(plane[part] for plane in planes), inner_x, inner_y)
-            c[self.last] = self.seen[part].reshape(-1)
-            torch.mul(c, self.weight[part].reshape(-1), out=w)
-            total += (w @ c.mT).cpu().numpy()
-        return total
-
-    def _strips(self) -> Iterator[tuple[slice, slice]]:
-        """Parts of the blocks, of about the same number of pixels: blocks, or rows of the only one."""
-        count, height, width = self.a.shape
-        if count == 1:
-            step = max(_STRIP // width, 1)
-            yield from ((slice(0, 1), slice(row, row + step)) for row in range(0, height, step))
-        else:
-            step = max(_STRIP // (height * width), 1)
-            yield from ((slice(k, k + step), slice(None)) for k in range(0, count, step))
-
-    def _fill(self, c: Tensor, *planes: Tensor) -> None:
-        """Columns of the linearized model into ``c``: H's first eight entries, then the light.
-
-        ``planes`` are both gradients, a, 1 and the Laplacian, and the coordinates x and y.
-        """
-        g_x, g_y, a, one, laplacian, x, y = planes
-        torch.mul(g_x, x, out=c[0])
-        torch.mul(g_x, y, out=c[1])
-        c[2] = g_x
-        torch.mul(g_y, x, out=c[3])
-        torch.mul(g_y, y, out=c[4])
-        c[5] = g_y
-        radial = c[0].add(c[4]).neg_()
-        torch.mul(radial, x, out=c[6])
-        torch.mul(radial, y, out=c[7])
-        c[_A], c[_ONE], c[10] = a, one, laplacian
-        if self.lights == _UNIFORM:
-            return
-        torch.mul(one, x, out=c[11])
-        torch.mul(one, y, out=c[12])
-        for k, (factor, column) in enumerate([(x, _A), (y, _A), (x, 13), (y, 13), (y, 14)]):
-            torch.mul(c[column], factor, out=c[13 + k])  # the gain: a x, a y, a x^2, a x y, a y^2
+        gain = self._gain()
+        self.g_x, self.g_y = (
+            mine.add_(other, alpha=gain) if isinstance(gain, float) else mine.addcmul_(gain, other)
+            for mine, other in zip(self._gradient(seen), (self.a_x, self.a_y), strict=True)
+        )
+        self.seen, self.residual = b, self._unexplained(b, gain)
+        self.root = self._trust(self.residual.square()).sqrt_()
+        planes = (self.g_x, self.g_y, self.a, self.laplacian, b)
+        return self._solve(H, products(planes, self.root, self.inner_x, self.inner_y, self.lights))
 
     def _solve(self, H: Matrix, both: Matrix) -> tuple[Matrix, float]:
         """``both`` (columns, columns): weighted products of the columns."""
@@ -259,7 +205,7 @@ class _Work:
         if not np.isfinite(theta).all() or gain < 0.02:
             return H, float("nan")
         self.light = theta[free:].tolist()
-        algebra = np.append(theta[:free] @ self.basis[:free, :8], 0.0).reshape(3, 3)
+        algebra = np.append(theta[:free] @ self.generators, 0.0).reshape(3, 3)
         if not np.abs(algebra).sum() < _LEAP:
             return H, float("nan")
         return self._moved(H, self.out @ geometry.exponential(-algebra) @ self.into)
@@ -271,23 +217,24 @@ class _Work:
             return H, float("nan")
         return geometry.normalize(new, checked=False), moved
 
-    def _gain(self) -> Tensor:
-        """The gain at every pixel of the blocks."""
+    def _gain(self) -> float | Tensor:
+        """The gain, at every pixel of the blocks if it is a field."""
         assert self.light is not None
-        if self.lights == _UNIFORM:
-            return self.a.new_full((1, 1, 1), self.light[0])
+        if self.lights == UNIFORM:
+            return self.light[0]
         one, x, y, xx, xy, yy = self.light[0], *self.light[5:]
         along = self.inner_x * (self.inner_x * xx + x) + one
         gain: Tensor = along + self.inner_y * (self.inner_x * xy + self.inner_y * yy + y)
         return gain
 
-    def _lit(self, gain: Tensor) -> Tensor:
-        """a in the light of b, with its sharpness."""
+    def _unexplained(self, b: Tensor, gain: float | Tensor) -> Tensor:
+        """What b differs by from a in the light of b, with its sharpness."""
         assert self.light is not None
-        lit = self.laplacian.mul(self.light[2]).addcmul_(gain, self.a).add_(self.light[1])
-        if self.lights > _UNIFORM:
-            lit += self.inner_x * self.light[3] + self.inner_y * self.light[4]
-        return lit
+        if isinstance(gain, float):
+            return b.sub(self.a, alpha=gain).sub_(self.laplacian, alpha=self.light[2]).sub_(self.light[1])
+        left = b.addcmul(gain, self.a, value=-1).sub_(self.laplacian, alpha=self.light[2])
+        bias = self.inner_x * self.light[3] + (self.inner_y * self.light[4] + self.light[1])
+        return left.sub_(bias)
 
     def _initial_light(self, b: Tensor) -> list[float]:
         """One gain and one bias, from what correlates if anything does."""
@@ -341,29 +288,29 @@ class _Work:
 
     def _pixels(self, blocks: Tensor) -> Tensor:
         """Values of blocks (K, rows, columns), for each pixel."""
-        _, height, width = self.a.shape
-        wide = blocks[:, :, None, :, None].expand(-1, -1, _BLOCK, -1, _BLOCK)
-        rows, columns = blocks.shape[1] * _BLOCK, blocks.shape[2] * _BLOCK
-        return wide.reshape(-1, rows, columns)[:, :height, :width]
+        count, height, width = self.a.shape
+        rows = blocks.shape[1]
+        wide = blocks[..., None].expand(-1, -1, -1, _BLOCK).reshape(count, rows, -1)[..., :width]
+        return wide.repeat_interleave(_BLOCK, 1, output_size=rows * _BLOCK)[:, :height]
 
     def result(self, H: Matrix, moved: float) -> Polished:
         """The answer, with what the last step knew of it."""
-        sums, total = self.both, max(self.both[_ONE, _ONE], 1e-6)
+        sums, total = self.both, max(self.both[ONE, ONE], 1e-6)
         b = self.last
-        mean_a, mean_b = sums[_A, _ONE] / total, sums[_ONE, b] / total
-        product = sums[_A, b] / total - mean_a * mean_b
-        lengths = (sums[_A, _A] / total - mean_a**2) * (sums[b, b] / total - mean_b**2)
+        mean_a, mean_b = sums[A, ONE] / total, sums[ONE, b] / total
+        product = sums[A, b] / total - mean_a * mean_b
+        lengths = (sums[A, A] / total - mean_a**2) * (sums[b, b] / total - mean_b**2)
         correlation = float(product / np.sqrt(max(lengths, 1e-14)))
         return Polished(H, moved, correlation, self._uneven(), self.covered, self.light or [], self)
 
     def _uneven(self) -> bool:
         """Whether the weighted squares that a uniform light leaves exceed those that a field leaves."""
-        if self.lights == _UNIFORM:
+        if self.lights == UNIFORM:
             return False
-        kept = len(self.basis) - self.lights + _UNIFORM
+        kept = len(self.basis) - self.lights + UNIFORM
         total = float(self.both[self.last, self.last])
         field, uniform = (total - self._explained(count) for count in (len(self.basis), kept))
-        return uniform - field > _UNEVEN * max(field, 0.0) + _QUIET * float(self.both[_ONE, _ONE])
+        return uniform - field > _UNEVEN * max(field, 0.0) + _QUIET * float(self.both[ONE, ONE])
 
     def _explained(self, count: int) -> float:
         """The weighted squares of b that the first ``count`` unknowns explain."""
@@ -383,18 +330,23 @@ class _Work:
         side = _PART
         while side > 4 and count * (height // side) * (width // side) < _PARTS:
             side //= 2
-        planes = torch.stack([self.g_x, self.g_y, self.a, self.ones, self.laplacian])
-        planes *= self.weight * self.residual
-        sums = _pool(planes, side)
+        force = self.weight.mul_(self.residual)
+        sums = torch.stack(
+            [
+                _pool_rows(plane * force, side)
+                for plane in (self.g_x, self.g_y, self.a, self.ones, self.laplacian)
+            ]
+        )
         x, y = (
             avg_pool2d(t, s, ceil_mode=True)
             for t, s in ((self.inner_x, (1, side)), (self.inner_y, (side, 1)))
         )
         columns = sums.new_empty(self.last, *sums.shape[1:])
-        self._fill(columns, *sums, x, y)
+        columns[list(PLANES)] = sums
+        fill_columns(columns, x, y, self.lights)
         gradients = self.basis @ columns.flatten(1).double().cpu().numpy()
-        free = len(self.basis) - self.lights
-        normal = self.normal - self._noise(free)
+        free = len(self.generators)
+        normal = self.normal - self._noise(free, float(force.flatten() @ self.residual.flatten()))
         scale = 1 / np.sqrt(np.maximum(np.diag(normal), 1e-12))
         inverse = np.linalg.inv(normal * scale[:, None] * scale + 1e-9 * np.eye(len(scale)))
         inverse *= scale[:, None] * scale
@@ -409,27 +361,33 @@ class _Work:
         grid = (
             np.stack(np.meshgrid(line, line), -1).reshape(-1, 2) * np.array(self.size[::-1]) / max(self.size)
         )
-        moves = self.unit * point_moves(grid) @ self.basis[:free, :8].T  # (25, 2, k)
+        moves = self.unit * point_moves(grid) @ self.generators.T  # (25, 2, k)
         floor: Matrix = _RESAMPLING**2 * np.linalg.inv(np.einsum("nak,nal->kl", moves, moves) / len(grid))
         return floor
 
-    def _noise(self, free: int) -> Matrix:
+    @property
+    def weight(self) -> Tensor:
+        """(K, h, w): of every pixel, as the last step saw it."""
+        return self.root.square()
+
+    def _noise(self, free: int, squares: float) -> Matrix:
         """What noise in the images' gradients adds to the normal equations: it looks like texture, and is none.
 
         Noise has gradients of a known share of its variance behind the smoothing filter, and the residual shows its
-        variance. At most three quarters of what is there are called noise, in any direction.
+        variance: ``squares`` are its weighted ones. At most three quarters of what is there are called noise, in any
+        direction.
         """
         spacing = max(4, round((self.a.numel() / _SAMPLES) ** 0.5))
         step = (slice(None), slice(spacing // 2, None, spacing), slice(spacing // 2, None, spacing))
-        weight = self.weight[step].flatten().double().cpu().numpy()
+        weight = np.square(self.root[step].flatten().double().cpu().numpy())
         x = self.inner_x.expand_as(self.a)[step].flatten().double().cpu().numpy()
         y = self.inner_y.expand_as(self.a)[step].flatten().double().cpu().numpy()
-        moves = point_moves(np.stack([x, y], 1)) @ self.basis[:free, :8].T * self.unit  # (N, 2, k)
+        moves = point_moves(np.stack([x, y], 1)) @ self.generators.T * self.unit  # (N, 2, k)
         sums = np.tensordot(moves * weight[:, None, None], moves, ((0, 1), (0, 1)))
-        residual = (self.weight * self.residual.square()).sum() / self.weight.sum().clamp_min(1e-6)
+        residual = squares / max(float(self.both[ONE, ONE]), 1e-6)
         noise = np.zeros_like(self.normal)
         noise[:free, :free] = sums * (
-            _GRADIENT_NOISE * float(residual) * self.weight.numel() / max(len(weight), 1)
+            _GRADIENT_NOISE * residual * self.root.numel() / max(len(weight), 1)
         )
         scale = 1 / np.sqrt(np.maximum(np.diag(self.normal)[:free], 1e-12))
         scale = scale[:, None] * scale
@@ -441,3 +399,12 @@ class _Work:
 def _pool(planes: Tensor, side: int = _BLOCK) -> Tensor:
     """Sums over blocks of ``side`` pixels of planes (..., K, h, w); those at the edges may be smaller."""
     return avg_pool2d(planes, side, ceil_mode=True, divisor_override=1)
+
+
+def _pool_rows(plane: Tensor, side: int) -> Tensor:
+    """The same of one plane (K, h, w); for larger blocks, whose rows are added up first, it takes a quarter of the time."""
+    full = plane.shape[-2] // side * side
+    rows = plane[:, :full].unflatten(1, (-1, side)).sum(2)
+    if full < plane.shape[-2]:
+        rows = torch.cat([rows, plane[:, full:].sum(1, keepdim=True)], 1)
+    return avg_pool2d(rows, (1, side), ceil_mode=True, divisor_override=1)

@@ -17,16 +17,19 @@ import numpy as np
 from torch import Tensor
 
 from caunet import geometry
-from caunet.estimation.blocks import SmoothedWhereRead, choose_blocks, whole_image
+from caunet.estimation.blocks import Blocks, SmoothedWhereRead, choose_blocks, whole_image
 from caunet.estimation.evidence import (
     FAR,
     LocalMotions,
+    Seen,
+    Windows,
     agreement,
     correlate,
     distortion,
     drift,
     explained,
     local_motions,
+    see,
 )
 from caunet.estimation.fit import robust_fit
 from caunet.estimation.limits import Limits
@@ -86,6 +89,7 @@ _AGREE = 0.5  # correlation of windows that agree
 _MOSTLY = 0.5  # share of the texture that an answer for what lies between marks must explain
 _AMONG = 0.3  # share of the windows with marks in which the scene must move with another answer for them to be marks
 _UNEXPLAINED = 0.9  # share of the texture explained below which an answer of no motion is looked at twice
+_SIGHTS = 4  # images of b as H shows it that are kept
 
 
 class Registration(NamedTuple):
@@ -232,10 +236,7 @@ def _shared(pair: "_Pair", H: Matrix, bare: "_Pair", other: Matrix) -> float:
     """
     level = max(pair.next - 1, 0)
     own, rival = (
-        correlate(
-            each.a[level], each.b[level], _change_level(M, 0, level), each.mask_a[level], each.mask_b[level]
-        )
-        for each, M in ((pair, H), (bare, other))
+        each._windows(_change_level(M, 0, level), level) for each, M in ((pair, H), (bare, other))
     )
     agree = own.weight * (own.likeness > _AGREE)
     return float((agree * (rival.likeness > _AGREE) * (rival.weight > 0)).sum() / agree.sum().clamp_min(1e-6))
@@ -343,6 +344,8 @@ class _Pair:
         self.a, self.b = pyramid(view.a, self.levels), pyramid(view.b, self.levels)
         self.mask_a, self.mask_b = (mask_pyramid(mask, self.levels) for mask in (view.mask_a, view.mask_b))
         self._smoothed: dict[int, Tensor | SmoothedWhereRead] = {}
+        self._whole: dict[int, Blocks] = {}
+        self._sights: dict[tuple[int, bytes], Seen] = {}
         self.top = self.levels - 1
         self.next = max(self.top - 1, 0)  # the level at which hypotheses are compared
         self.initial = motion_model.initial(size_a, size_b)
@@ -406,8 +409,8 @@ class _Pair:
         level = max(self.next - 1, 0)
         into = unit_coordinates(_size(self.a[level]))
         generators = self.models[level].in_coordinates(into).generators()
-        left = self._left(H, level)
-        return of_motions(left, generators, into), self._polish(_change_level(H, 0, level), level, 1, steps=1)
+        H = _change_level(H, 0, level)
+        return of_motions(self._left(H, level), generators, into), self._polish(H, level, 1, steps=1)
 
     def _covariance(self, H: Matrix, spread: Matrix | None, size: tuple[int, int]) -> Matrix | None:
         """(8, 8): of where the corners of the image of ``size`` that this is a part of lie in b, in its pixels.
@@ -444,11 +447,10 @@ class _Pair:
         found = [D for _, D in symmetries(a, least) if D[0, 0] > 0 or model.freedom > 2]
         if not found:
             return 1.0, None
-        masks = (self.mask_a[level], self.mask_b[level])
-        own = correlate(a, self.b[level], H, *masks)
+        own = self._windows(H, level)
 
         def lead(rival: Matrix) -> float:
-            return advantage(own, correlate(a, self.b[level], rival, *masks))
+            return advantage(own, self._windows(rival, level))
 
         if float((own.weight * own.likeness).sum()) < _DOUBTED * float(own.weight.sum()):
             return 1.0, None  # an answer that is not trusted needs no rival
@@ -602,7 +604,9 @@ class _Pair:
     ) -> Polished:
         a, mask_a, mask_b = self.a[level], _inner(self.mask_a[level]), _inner(self.mask_b[level])
         if a.numel() <= _WHOLE:
-            blocks = whole_image(smooth(a), mask_a)
+            if level not in self._whole:
+                self._whole[level] = whole_image(smooth(a), mask_a)
+            blocks = self._whole[level]
         else:
             blocks = choose_blocks(a, _size(self.b[level]), H, mask_a, mask_b)
         most, stop = _STEPS[stage]
@@ -623,20 +627,33 @@ class _Pair:
         )
 
     def _agreement(self, H: Matrix, level: int) -> dict[str, float]:
-        return agreement(self.a[level], self.b[level], H, self.mask_a[level], self.mask_b[level])
+        masks = self.mask_a[level], self.mask_b[level]
+        return agreement(self.a[level], self.b[level], H, *masks, windows=self._windows(H, level))
+
+    def _windows(self, H: Matrix, level: int) -> Windows:
+        return correlate(self.a[level], self.b[level], H, seen=self._see(H, level))
 
     def _left(self, H: Matrix, level: int) -> LocalMotions:
-        """What still moves at ``level`` under H, of the full resolution."""
-        masks = self.mask_a[level], self.mask_b[level]
-        return local_motions(self.a[level], self.b[level], _change_level(H, 0, level), *masks)
+        """What still moves at ``level`` under H."""
+        return local_motions(self.a[level], self.b[level], H, seen=self._see(H, level))
+
+    def _see(self, H: Matrix, level: int) -> Seen:
+        """What of b is seen under H at ``level``; the last answers are kept, for several ask for the same."""
+        key = (level, H.tobytes())
+        if key not in self._sights:
+            if len(self._sights) >= _SIGHTS:
+                del self._sights[next(iter(self._sights))]
+            masks = self.mask_a[level], self.mask_b[level]
+            self._sights[key] = see(self.a[level], self.b[level], H, *masks)
+        return self._sights[key]
 
     def _evidence(self, H: Matrix, best: _Hypothesis, polished: Polished, lead: float) -> dict[str, float]:
         """All that :func:`caunet.estimation.confidence.features` asks for."""
         size = _size(self.a[0])
         diagonal = math.hypot(*size)
         middle = max(self.next - 1, 0)
-        coarse_H = _change_level(H, 0, self.next)
-        near = self._agreement(_change_level(H, 0, middle), middle)
+        middle_H, coarse_H = (_change_level(H, 0, level) for level in (middle, self.next))
+        near = self._agreement(middle_H, middle)
         coarse = self._agreement(coarse_H, self.next)
         points, weight = (t.double().cpu().numpy() for t in (best.motions.points, best.motions.weight))
         error = np.hypot(*(geometry.apply(coarse_H, points, far=FAR) - best.targets).T)
@@ -650,11 +667,11 @@ class _Pair:
             "moved": polished.moved / diagonal if math.isfinite(polished.moved) else 1.0,
             "distortion": distortion(H, size),
             "distinct": lead,
-            "explained": explained(self._left(H, middle), _size(self.a[middle])),
+            "explained": explained(self._left(middle_H, middle), _size(self.a[middle])),
             # Where nothing differs nothing can move any more, even if there is too little texture to see that.
             "drift": _NO_DRIFT
             if polished.correlation > _IDENTICAL
-            else drift(self._left(H, self.next), _size(self.a[self.next])),
+            else drift(self._left(coarse_H, self.next), _size(self.a[self.next])),
             "inliers": float(weight @ (error < 1.0)) / max(float(weight.sum()), 1e-6),
         }
 

@@ -6,6 +6,8 @@ with one of them is a rival. Answer and rival are compared window by window: a s
 explains decides between them.
 """
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -38,43 +40,68 @@ def symmetries(a: Tensor, least: float, most: int = 4) -> list[tuple[float, Matr
     True
     """
     height, width = a.shape
-    size = [2 * height, 2 * width]
+    size = (2 * height, 2 * width)
     flat = a - a.mean()
     # Strong edges must not decide alone: contrast beyond twice the usual one is cut.
     limit = 2 * float(flat.std())
-    spectrum = torch.fft.rfft2(flat.clamp(-limit, limit), size)
-    y, x = torch.fft.fftfreq(size[0], device=a.device), torch.fft.rfftfreq(size[1], device=a.device)
-    # A slow change of brightness correlates everywhere.
-    spectrum *= 1 - torch.exp(-_BROAD * _BROAD * (y[:, None].square() + x.square()))
-    shifted, turned = (
-        torch.fft.irfft2(s, size).numpy(force=True) for s in (spectrum.abs().square(), spectrum**2)
-    )
+    spectrum = torch.fft.rfft2(flat.clamp_(-limit, limit), size)
+    spectrum *= _without_slow_waves(size, a.device)
+    squares = torch.stack([spectrum * spectrum.conj(), spectrum * spectrum])
+    shifted, turned = torch.fft.irfft2(squares, size).numpy(force=True)
     energy = float(shifted[0, 0]) / a.numel()
     if energy < _FAINT:
         return []
-    rows, columns = np.arange(size[0]), np.arange(size[1])
-    # Each shift has its opposite: one half of the plane is enough.
-    common = np.maximum(height - rows, 0)[:, None] * np.abs(width - columns)
+    shifts, turns = _share_of_shifts(height, width), _share_of_turns(height, width)
+    columns = np.arange(size[1])
     dx = np.where(columns < width, columns, columns - size[1])
-    allowed = (np.square(rows)[:, None] + np.square(dx) >= least * least) & (common > _COMMON * a.numel())
+    # Each shift has its opposite: one half of the plane is enough.
+    allowed = np.square(np.arange(height))[:, None] + np.square(dx) >= least * least
+    allowed &= shifts[:height] > 0
+    allowed[0, width:] = False
     found = []
-    for likeness, row, column in _peaks(shifted / np.maximum(common * energy, 1e-9), allowed, most):
+    for likeness, row, column in _peaks(shifted * (shifts / energy), allowed, most):
         right = column if column < width else column - size[1]
         for sign in (1.0, -1.0):
             found.append((likeness, np.array([[1.0, 0, sign * right], [0, 1, sign * row], [0, 0, 1]])))
     # a(q - p) is a after half a turn about q / 2.
-    high, wide = (np.minimum(n + 1, len(n) - 1 - n) for n in (rows, columns))
-    common = high[:, None] * wide
-    for likeness, row, column in _peaks(
-        turned / np.maximum(common * energy, 1e-9), common > 2 * _COMMON * a.numel(), 1
-    ):
+    for likeness, row, column in _peaks(turned * (turns / energy), turns > 0, 1):
         found.append((likeness, np.array([[-1.0, 0, column], [0, -1, row], [0, 0, 1]])))
     return sorted(found, key=lambda one: -one[0])
 
 
-def _peaks(values: Matrix, allowed: npt.NDArray[np.bool_], most: int) -> list[tuple[float, float, float]]:
-    """The highest local maxima: value, row and column, to a fraction of a pixel."""
-    left = np.where(allowed, values, -1.0)
+@functools.lru_cache(maxsize=8)
+def _without_slow_waves(size: tuple[int, int], device: torch.device) -> Tensor:
+    """A filter for spectra of images of ``size``: a slow change of brightness correlates everywhere."""
+    y, x = torch.fft.fftfreq(size[0], device=device), torch.fft.rfftfreq(size[1], device=device)
+    return 1 - torch.exp(-_BROAD * _BROAD * (y[:, None].square() + x.square()))
+
+
+@functools.lru_cache(maxsize=8)
+def _share_of_shifts(height: int, width: int) -> npt.NDArray[np.float32]:
+    """(2 height, 2 width): one over the pixels that an image and its shifted self have in common; 0 if they are few."""
+    common = np.abs(height - np.arange(2 * height))[:, None] * np.abs(width - np.arange(2 * width))
+    return _inverse(common, _COMMON * height * width)
+
+
+@functools.lru_cache(maxsize=8)
+def _share_of_turns(height: int, width: int) -> npt.NDArray[np.float32]:
+    """(2 height, 2 width): the same for half turns about half of each place."""
+    high, wide = (np.minimum(n + 1, len(n) - 1 - n) for n in (np.arange(2 * height), np.arange(2 * width)))
+    return _inverse(high[:, None] * wide, 2 * _COMMON * height * width)
+
+
+def _inverse(common: npt.NDArray[np.int64], least: float) -> npt.NDArray[np.float32]:
+    return np.where(common > least, 1 / np.maximum(common, 1), 0).astype(np.float32)
+
+
+def _peaks(
+    values: npt.NDArray[np.float32], allowed: npt.NDArray[np.bool_], most: int
+) -> list[tuple[float, float, float]]:
+    """The highest local maxima: value, row and column, to a fraction of a pixel.
+
+    ``allowed`` are the first rows of ``values``, or all of them; beyond the edges the other side continues.
+    """
+    left = np.where(allowed, values[: len(allowed)], np.float32(-1.0))
     height, width = values.shape
     found: list[tuple[float, float, float]] = []
     for _ in range(_LOOKS):
@@ -88,7 +115,7 @@ def _peaks(values: Matrix, allowed: npt.NDArray[np.bool_], most: int) -> list[tu
             (_, up, _), (before, _, after), (_, down, _) = around.tolist()
             found.append((value, row + _vertex(up, value, down), column + _vertex(before, value, after)))
         apart = np.arange(-_APART, _APART + 1)
-        left[(row + apart)[:, None] % height, (column + apart) % width] = -1.0
+        left[max(row - _APART, 0) : row + _APART + 1, (column + apart) % width] = -1.0
     return found
 
 
