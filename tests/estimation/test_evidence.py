@@ -6,8 +6,9 @@ import torch
 from tests.estimation.scenes import corner_error, pair, quad, scene
 from torch import Tensor
 
+from caunet import geometry
 from caunet.estimation.confidence import FEATURES, confidence, features
-from caunet.estimation.evidence import agreement, distortion, drift, explained, local_motions
+from caunet.estimation.evidence import agreement, correlate, distortion, drift, explained, local_motions
 from caunet.estimation.motion_models import Projective
 from caunet.estimation.search import initial_guesses
 
@@ -40,6 +41,16 @@ def test_information_is_that_of_windows_that_correlate() -> None:
     found = agreement(a, b, np.eye(3))
     assert found["information"] == pytest.approx(expected, abs=2e-3)
     assert agreement(a, -b, np.eye(3))["information"] == pytest.approx(0, abs=6e-3)
+
+
+def test_windows_are_correlated_each_by_itself() -> None:
+    a, b = _tensors(*np.random.default_rng(0).random((2, 27, 33)))
+    found = correlate(a, b, np.eye(3)).likeness
+    assert found.shape == (5, 7)
+    for row, column in np.ndindex(*found.shape):
+        window = np.s_[4 * row : 4 * row + 8, 4 * column : 4 * column + 8]
+        expected = np.corrcoef(a[window].flatten(), b[window].flatten())[0, 1]
+        assert float(found[row, column]) == pytest.approx(expected, abs=2e-3)
 
 
 def test_overlap_is_the_share_of_a_that_b_shows() -> None:
@@ -95,6 +106,17 @@ def test_distortion_is_the_ratio_of_stretches() -> None:
     assert distortion(turn, (30, 30)) == pytest.approx(0, abs=1e-9)
     assert distortion(np.diag([2.0, 0.5, 1.0]), (30, 30)) == pytest.approx(np.log(4))
     assert distortion(np.array([[1.0, 0, 0], [0, 1, 0], [-0.05, 0, 1]]), (30, 30)) == 10.0
+    assert distortion(np.array([[np.nan, 0, 0], [0, 1, 0], [0, 0, 1]]), (30, 30)) == 10.0
+
+
+def test_distortion_is_that_of_small_steps_at_corners_and_center() -> None:
+    H = quad(30, 6, seed=3)
+    points = np.array([[0, 0], [29, 0], [29, 29], [0, 29], [14.5, 14.5]])
+    steps = 1e-5 * np.eye(2)
+    ends = [geometry.apply(H, points + step) - geometry.apply(H, points - step) for step in steps]
+    stretches = np.linalg.svd(np.stack(ends, -1) / 2e-5, compute_uv=False)
+    expected = np.log(max(stretches.max(), 1) / min(stretches.min(), 1))
+    assert distortion(H, (30, 30)) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("degrees", [0, 75, 180])

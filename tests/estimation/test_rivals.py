@@ -33,6 +33,17 @@ def test_a_tiled_image_looks_the_same_one_tile_further() -> None:
     }
 
 
+@pytest.mark.parametrize("across", [True, False])
+def test_repetition_along_one_axis_alone_is_found(across: bool) -> None:
+    image = _noise(64, 12).repeat(1, 6)
+    found = [
+        motion[:2, 2] for _, motion in symmetries(image if across else image.mT, 3.0) if motion[0, 0] > 0
+    ]
+    along, beside = (0, 1) if across else (1, 0)
+    assert {12, -12} <= {round(float(shift[along])) for shift in found}
+    assert max(abs(float(shift[beside])) for shift in found) < 0.1
+
+
 def test_the_likeness_of_a_shift_is_the_correlation_of_what_both_show() -> None:
     image = _noise(9, 11).repeat(7, 6) + 0.3 * _noise(63, 66, seed=1)
     for likeness, motion in symmetries(image, 3.0):

@@ -213,3 +213,12 @@ def test_bad_arguments_are_named() -> None:
         geometry.rescale(np.eye(3), 0.0)
     with pytest.raises(ValueError, match=r"points must have shape \(\.\.\., 3\)"):
         geometry.apply(np.eye(4), np.zeros((1, 2)))
+
+
+def test_one_array_has_the_bits_that_it_has_in_a_batch() -> None:
+    batch = np.random.default_rng(0).normal(0, 1, (50, 3, 3))
+    inverses, (cofactors, determinants) = geometry.invert(batch), geometry.adjugate(batch)
+    for k, H in enumerate(batch):
+        np.testing.assert_array_equal(geometry.invert(H), inverses[k])
+        np.testing.assert_array_equal(geometry.adjugate(H)[0], cofactors[k])
+        assert geometry.adjugate(H)[1] == determinants[k]

@@ -52,14 +52,18 @@ def decompose(matrix: Tensor, size: tuple[int, int]) -> dict[str, float]:
     {'shift_x': 3.0, 'shift_y': -2.0, 'angle': 90.0, 'scale_x': 1.0, 'scale_y': 1.0, 'scale': 1.0,
      'shear': 0.0, 'perspective_x': 0.0, 'perspective_y': 0.0}
     """
-    matrix = matrix.detach().double().cpu()
+    rows = matrix.detach().double().cpu().tolist()
     cx, cy = geometry.center_of(size)
-    x, y, w = (float(v) for v in matrix @ torch.tensor([cx, cy, 1.0], dtype=torch.float64))
-    terms = float(matrix[2].abs() @ torch.tensor([cx, cy, 1.0], dtype=torch.float64))
+    x, y, w = (row[0] * cx + row[1] * cy + row[2] for row in rows)
+    terms = abs(rows[2][0]) * cx + abs(rows[2][1]) * cy + abs(rows[2][2])
     if abs(w) <= 1e-12 * terms:  # nothing but rounding is left of it
         raise ValueError("matrix must not send the center of the image to infinity")
-    local = geometry.compose(_translate(-x / w, -y / w), matrix / w, _translate(cx, cy))
-    (a, b, _), (c, d, _), (p, q, _) = local.tolist()
+    p, q = rows[2][0] / w, rows[2][1] / w
+    # The derivative at the center: where its image is subtracted from.
+    (a, b), (c, d) = (
+        (row[0] / w - end / w * p, row[1] / w - end / w * q)
+        for row, end in zip(rows[:2], (x, y), strict=True)
+    )
     scale_x, determinant = math.hypot(a, c), a * d - b * c
     if scale_x == 0 or determinant == 0:
         raise ValueError("matrix is singular, must be invertible")

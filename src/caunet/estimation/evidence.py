@@ -17,6 +17,7 @@ from caunet.estimation.fit import robust_fit
 from caunet.estimation.motion_models import Projective
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
+from caunet.geometry.matrices import NEAR
 
 __all__ = [
     "FAR",
@@ -46,6 +47,7 @@ _ROUNDING = 0.02  # share of a window's variance that is not counted on to be ex
 _FEWEST = 4.0  # windows that determine a homography
 _FAINT = 0.001**2  # squared gradient that shows nothing
 _LONGEST = 3.0  # pixels: of what one step can measure
+_TORN = 10.0  # distortion of what is no image any more
 _FLAT = 0.004**2  # variance of gray levels below which a window shows nothing: one level is 1/255 = 0.0039
 
 
@@ -124,9 +126,7 @@ class Seen(NamedTuple):
     """(H, W) bool: which of them show the scene in both."""
 
 
-def see(
-    a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None = None, mask_b: Tensor | None = None
-) -> Seen:
+def see(a: Tensor, b: Tensor, H: Matrix, mask_a: Tensor | None = None, mask_b: Tensor | None = None) -> Seen:
     """What of b (H, W) is seen under H at the pixels of a (H, W)."""
     height, width = a.shape
     line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
@@ -171,8 +171,8 @@ def _half_overlapping(planes: Tensor, side: int) -> Tensor:
     if side != 2 * half:
         return avg_pool2d(planes, side, half)
     # Windows are four quarters each, so that each pixel is added up once, rows first.
-    rows = planes.shape[1] // half * half
-    strips = planes[:, :rows].unflatten(1, (-1, half)).sum(2)
+    count, height, width = planes.shape
+    strips = planes[:, : height // half * half].reshape(count, -1, half, width).sum(2)
     quarters = avg_pool2d(strips, (1, half), divisor_override=1)
     return avg_pool2d(quarters, 2, 1, divisor_override=side * side)
 
@@ -276,10 +276,14 @@ def corner_covariance(covariance: Matrix, generators: Matrix, size: tuple[int, i
 def point_moves(points: Matrix) -> Matrix:
     """(N, 2, 8): how ``points`` (N, 2) move with the first eight entries of a matrix near the identity."""
     x, y = points.T
-    one, nil = np.ones(len(points)), np.zeros(len(points))
-    to_x = np.stack([x, y, one, nil, nil, nil, -x * x, -x * y], 1)
-    to_y = np.stack([nil, nil, nil, x, y, one, -x * y, -y * y], 1)
-    return np.stack([to_x, to_y], 1)
+    moves = np.zeros((len(points), 2, 8))
+    moves[:, 0, 0] = moves[:, 1, 3] = x
+    moves[:, 0, 1] = moves[:, 1, 4] = y
+    moves[:, 0, 2] = moves[:, 1, 5] = 1
+    moves[:, 0, 6] = -x * x
+    moves[:, 0, 7] = moves[:, 1, 6] = -x * y
+    moves[:, 1, 7] = -y * y
+    return moves
 
 
 def uncertainty(covariance: Matrix, generators: Matrix, size: tuple[int, int]) -> float:
@@ -290,12 +294,22 @@ def uncertainty(covariance: Matrix, generators: Matrix, size: tuple[int, int]) -
 
 def distortion(H: Matrix, size: tuple[int, int]) -> float:
     """The logarithm of H's largest stretch over its smallest in the image; 0 for a rigid motion."""
-    corners = geometry.corners(size, like=H)
-    centers = np.vstack([corners, corners.mean(0)])
-    half = np.array([0.5, 0.0])
-    right = geometry.apply(H, centers + half, far=FAR) - geometry.apply(H, centers - half, far=FAR)
-    down = geometry.apply(H, centers + half[::-1], far=FAR) - geometry.apply(H, centers - half[::-1], far=FAR)
-    stretches = np.linalg.svd(np.stack([right, down], -1), compute_uv=False)
-    if not np.isfinite(stretches).all() or stretches.min() < 1e-6 or stretches.max() > 1e3:
-        return 10.0
-    return float(np.log(max(stretches.max(), 1.0) / min(stretches.min(), 1.0)))
+    (a, b, c), (d, e, f), (g, h, i) = H.tolist()
+    height, width = size
+    longest, shortest = 1.0, 1.0
+    for x, y in ((0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1), geometry.center_of(size)):
+        third = g * x + h * y + i
+        if not third > NEAR:
+            return _TORN
+        u, v = (a * x + b * y + c) / third, (d * x + e * y + f) / third
+        # The derivative there, and its singular values.
+        xx, xy, yx, yy = (a - u * g) / third, (b - u * h) / third, (d - v * g) / third, (e - v * h) / third
+        sum_of_both = math.hypot(xx + yy, yx - xy)
+        difference = math.hypot(xx - yy, yx + xy)
+        if not math.isfinite(sum_of_both + difference):
+            return _TORN
+        longest = max(longest, (sum_of_both + difference) / 2)
+        shortest = min(shortest, abs(sum_of_both - difference) / 2)
+    if not (shortest > 1e-6 and longest < 1e3):
+        return _TORN
+    return math.log(longest / shortest)

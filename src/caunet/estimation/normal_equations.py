@@ -1,7 +1,7 @@
 """The linear system of one polish step: weighted sums of the products of its columns.
 
-Columns are H's first eight entries, the light (a gain, a bias, a difference in sharpness; then, where it is a field, the
-slopes of the bias and of the gain), and last b. All of them are a plane times powers of the place: five planes, and b.
+Columns are H's first eight entries, the light (a gain, a bias, a difference in sharpness; then, where it is a field,
+the slopes of the bias and of the gain), and last b. Each is a plane times powers of the place: five planes, and b.
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from torch import Tensor
 
 from caunet.geometry import Matrix
 
-__all__ = ["A", "LIGHT", "ONE", "PLANES", "UNIFORM", "fill_columns", "products"]
+__all__ = ["GAIN", "LIGHT", "ONE", "PLANES", "UNIFORM", "fill_columns", "products"]
 
 LIGHT, UNIFORM = 10, 3
 """Columns of the light; of the uniform light, which are the first of them."""
-A, ONE = 8, 9
+GAIN, ONE = 8, 9
 """The columns of a (the gain) and of 1 (the bias)."""
-PLANES = (2, 5, A, ONE, 10)
+PLANES = (2, 5, GAIN, ONE, 10)
 """Columns that are planes themselves: both gradients, a, 1 and the Laplacian."""
 
 _STRIP = 1 << 13  # pixels whose columns are made at once: what fits into a processor's cache
@@ -34,7 +34,7 @@ def products(planes: tuple[Tensor, ...], root: Tensor, x: Tensor, y: Tensor, lig
 
     >>> plane, place = torch.ones(1, 2, 2), torch.zeros(1, 2, 1)
     >>> sums = products((plane, plane, plane, plane, plane), plane, place.mT, place, UNIFORM)
-    >>> sums[A].tolist()
+    >>> sums[GAIN].tolist()
     [0.0, 0.0, 4.0, 0.0, 0.0, 4.0, 0.0, 0.0, 4.0, 4.0, 4.0, 4.0]
     """
     g_x, g_y, a, laplacian, b = planes
@@ -69,7 +69,7 @@ def fill_columns(c: Tensor, x: Tensor, y: Tensor, lights: int) -> None:
         return
     torch.mul(c[ONE], x, out=c[11])
     torch.mul(c[ONE], y, out=c[12])
-    for k, (factor, column) in enumerate([(x, A), (y, A), (x, 13), (y, 13), (y, 14)]):
+    for k, (factor, column) in enumerate([(x, GAIN), (y, GAIN), (x, 13), (y, 13), (y, 14)]):
         torch.mul(c[column], factor, out=c[13 + k])  # the gain: a x, a y, a x^2, a x y, a y^2
 
 

@@ -30,7 +30,7 @@ from caunet import geometry
 from caunet.estimation.blocks import Blocks, SmoothedWhereRead
 from caunet.estimation.evidence import FAR, point_moves
 from caunet.estimation.motion_models import MotionModel
-from caunet.estimation.normal_equations import A, LIGHT, ONE, PLANES, UNIFORM, fill_columns, products
+from caunet.estimation.normal_equations import GAIN, LIGHT, ONE, PLANES, UNIFORM, fill_columns, products
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
 
@@ -54,6 +54,7 @@ _RESAMPLING = 0.004  # pixels: what reading between pixels costs
 _UNEVEN = 0.5  # share by which a field of light must lower the squared residuals to be one
 _LEAP = 4.0  # size of a step (1 is half the image) that no image justifies
 _FLAT = 0.004**2 / 4  # variance of gray levels of noise: what is flatter correlates with nothing
+_GRID = np.stack(np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-1, 1, 5)), -1).reshape(-1, 2)
 _QUIET = 1e-7  # squared residual (gray levels 0..1) below which differences are rounding
 
 
@@ -194,28 +195,25 @@ class _Work:
 
     def _solve(self, H: Matrix, both: Matrix) -> tuple[Matrix, float]:
         """``both`` (columns, columns): weighted products of the columns."""
-        free, end = len(self.basis) - self.lights, self.last
-        system, right = self.basis @ both[:end, :end] @ self.basis.T, self.basis @ both[:end, end]
-        self.both = both
-        scale = 1 / np.sqrt(np.maximum(np.diag(system), 1e-12))
-        normal = system * scale[:, None] * scale + 1e-7 * np.eye(len(scale))
-        theta = np.linalg.solve(normal, right * scale) * scale
-        gain = float(theta[free])
-        self.normal, self.right = system, right
-        if not np.isfinite(theta).all() or gain < 0.02:
+        free, end = len(self.generators), self.last
+        reduced = self.basis @ both[:end]
+        self.both, self.normal, self.right = both, reduced[:, :end] @ self.basis.T, reduced[:, end]
+        theta = _solve(self.normal, self.right, 1e-7)
+        if not np.isfinite(theta).all() or theta[free] < 0.02:  # a gain that is none
             return H, float("nan")
         self.light = theta[free:].tolist()
-        algebra = np.append(theta[:free] @ self.generators, 0.0).reshape(3, 3)
+        algebra = np.zeros(9)
+        algebra[:8] = theta[:free] @ self.generators
         if not np.abs(algebra).sum() < _LEAP:
             return H, float("nan")
-        return self._moved(H, self.out @ geometry.exponential(-algebra) @ self.into)
+        return self._moved(H, self.out @ geometry.exponential(-algebra.reshape(3, 3)) @ self.into)
 
     def _moved(self, H: Matrix, D: Matrix) -> tuple[Matrix, float]:
         moved = float(np.abs(geometry.apply(D, self.corners, far=FAR) - self.corners).max())
         new = H @ D
         if not moved < max(self.size) or not abs(new[2, 2]) > 1e-9:
             return H, float("nan")
-        return geometry.normalize(new, checked=False), moved
+        return new / new[2, 2], moved
 
     def _gain(self) -> float | Tensor:
         """The gain, at every pixel of the blocks if it is a field."""
@@ -297,9 +295,9 @@ class _Work:
         """The answer, with what the last step knew of it."""
         sums, total = self.both, max(self.both[ONE, ONE], 1e-6)
         b = self.last
-        mean_a, mean_b = sums[A, ONE] / total, sums[ONE, b] / total
-        product = sums[A, b] / total - mean_a * mean_b
-        lengths = (sums[A, A] / total - mean_a**2) * (sums[b, b] / total - mean_b**2)
+        mean_a, mean_b = sums[GAIN, ONE] / total, sums[ONE, b] / total
+        product = sums[GAIN, b] / total - mean_a * mean_b
+        lengths = (sums[GAIN, GAIN] / total - mean_a**2) * (sums[b, b] / total - mean_b**2)
         correlation = float(product / np.sqrt(max(lengths, 1e-14)))
         return Polished(H, moved, correlation, self._uneven(), self.covered, self.light or [], self)
 
@@ -314,10 +312,8 @@ class _Work:
 
     def _explained(self, count: int) -> float:
         """The weighted squares of b that the first ``count`` unknowns explain."""
-        scale = 1 / np.sqrt(np.maximum(np.diag(self.normal)[:count], 1e-12))
-        normal = self.normal[:count, :count] * scale[:, None] * scale + 1e-9 * np.eye(count)
-        right = self.right[:count] * scale
-        return float(right @ np.linalg.solve(normal, right))
+        right = self.right[:count]
+        return float(right @ _solve(self.normal[:count, :count], right, 1e-9))
 
     def covariance(self) -> Matrix:
         """Of the generators, the light being unknown, too: the sandwich A^-1 B A^-1 of least squares.
@@ -357,13 +353,12 @@ class _Work:
 
     def _resampling(self, free: int) -> Matrix:
         """The covariance that lets every place be off by what reading between pixels costs, noise or none."""
-        line = np.linspace(-1, 1, 5)
-        grid = (
-            np.stack(np.meshgrid(line, line), -1).reshape(-1, 2) * np.array(self.size[::-1]) / max(self.size)
+        moves = (
+            self.unit * point_moves(_GRID * np.array(self.size[::-1]) / max(self.size)) @ self.generators.T
         )
-        moves = self.unit * point_moves(grid) @ self.generators.T  # (25, 2, k)
-        floor: Matrix = _RESAMPLING**2 * np.linalg.inv(np.einsum("nak,nal->kl", moves, moves) / len(grid))
-        return floor
+        moves = moves.reshape(-1, free)  # (50, k)
+        floor = _RESAMPLING**2 * np.linalg.inv(moves.T @ moves / len(_GRID))
+        return np.asarray(floor, np.float64)
 
     @property
     def weight(self) -> Tensor:
@@ -378,22 +373,30 @@ class _Work:
         direction.
         """
         spacing = max(4, round((self.a.numel() / _SAMPLES) ** 0.5))
-        step = (slice(None), slice(spacing // 2, None, spacing), slice(spacing // 2, None, spacing))
-        weight = np.square(self.root[step].flatten().double().cpu().numpy())
-        x = self.inner_x.expand_as(self.a)[step].flatten().double().cpu().numpy()
-        y = self.inner_y.expand_as(self.a)[step].flatten().double().cpu().numpy()
-        moves = point_moves(np.stack([x, y], 1)) @ self.generators.T * self.unit  # (N, 2, k)
-        sums = np.tensordot(moves * weight[:, None, None], moves, ((0, 1), (0, 1)))
+        thin = slice(spacing // 2, None, spacing)
+        root = self.root[:, thin, thin].double().cpu().numpy()
+        x, y = (t.double().cpu().numpy() for t in (self.inner_x[..., thin], self.inner_y[:, thin]))
+        places = np.stack(np.broadcast_arrays(x, y), -1).reshape(-1, 2)
+        moves = point_moves(places) @ self.generators.T * self.unit  # (N, 2, k)
+        weighted = (moves * root.reshape(-1, 1, 1)).reshape(-1, free)
+        sums = weighted.T @ weighted
         residual = squares / max(float(self.both[ONE, ONE]), 1e-6)
         noise = np.zeros_like(self.normal)
-        noise[:free, :free] = sums * (
-            _GRADIENT_NOISE * residual * self.root.numel() / max(len(weight), 1)
-        )
+        noise[:free, :free] = sums * (_GRADIENT_NOISE * residual * self.root.numel() / max(root.size, 1))
         scale = 1 / np.sqrt(np.maximum(np.diag(self.normal)[:free], 1e-12))
         scale = scale[:, None] * scale
-        root = np.linalg.cholesky(self.normal[:free, :free] * scale + 1e-6 * np.eye(free))
-        whitened = np.linalg.solve(root, np.linalg.solve(root, noise[:free, :free] * scale).T)
+        whiten = np.linalg.inv(np.linalg.cholesky(self.normal[:free, :free] * scale + 1e-6 * np.eye(free)))
+        whitened = whiten @ (noise[:free, :free] * scale) @ whiten.T
         return noise * min(1.0, 0.75 / max(float(np.linalg.eigvalsh(whitened).max()), 1e-12))
+
+
+def _solve(normal: Matrix, right: Matrix, ridge: float) -> Matrix:
+    """x of ``normal`` x = ``right``, after all unknowns are brought to one size and held by a ``ridge``."""
+    scale = 1 / np.sqrt(np.maximum(normal.diagonal(), 1e-12))
+    scaled = normal * (scale[:, None] * scale)
+    scaled.flat[:: len(scale) + 1] += ridge
+    solution: Matrix = np.linalg.solve(scaled, right * scale) * scale
+    return solution
 
 
 def _pool(planes: Tensor, side: int = _BLOCK) -> Tensor:
@@ -402,9 +405,10 @@ def _pool(planes: Tensor, side: int = _BLOCK) -> Tensor:
 
 
 def _pool_rows(plane: Tensor, side: int) -> Tensor:
-    """The same of one plane (K, h, w); for larger blocks, whose rows are added up first, it takes a quarter of the time."""
-    full = plane.shape[-2] // side * side
-    rows = plane[:, :full].unflatten(1, (-1, side)).sum(2)
-    if full < plane.shape[-2]:
+    """The same of one plane (K, h, w), rows first: for larger blocks it takes a quarter of the time."""
+    count, height, width = plane.shape
+    full = height // side * side
+    rows = plane[:, :full].reshape(count, -1, side, width).sum(2)
+    if full < height:
         rows = torch.cat([rows, plane[:, full:].sum(1, keepdim=True)], 1)
     return avg_pool2d(rows, (1, side), ceil_mode=True, divisor_override=1)

@@ -14,10 +14,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from caunet import geometry
-from caunet.estimation.blocks import Blocks, SmoothedWhereRead, choose_blocks, whole_image
+from caunet.estimation.blocks import SmoothedWhereRead, choose_blocks, whole_image
 from caunet.estimation.evidence import (
     FAR,
     LocalMotions,
@@ -55,6 +56,7 @@ _WHOLE = 320 * 320  # pixels up to which all of them are used; of larger images 
 _NETWORK_PASSES = (3, 1)  # at the smallest images, at the next larger
 _STILL = 0.5  # pixels: a pass that moves the corners by less is the last one at the smallest images
 _PATCHES = 64  # compared in each pass
+_FEW_PATCHES = 36  # where nothing is fitted to their motions
 _STEPS = (
     (16, 0.2),
     (8, 0.1),
@@ -80,6 +82,7 @@ _NO_DRIFT = 1e-3  # of the diagonal: what is measured where nothing moves
 _WORSE = 0.02  # mean correlation of windows that a polish may lose before what it began with is kept
 _SAME = 0.01  # of the diagonal: answers whose corners differ by less are the same
 _RIVALS = 2  # other answers that are polished
+_RIVAL_STEPS = 4  # in which one that is as good as the answer is there
 _DOUBTED = 0.3  # mean correlation of windows below which no answer is trusted
 _AHEAD = 0.9  # of the windows speaking for the answer: then an other one is none, polished or not
 _OVERLAP = 0.9  # of the answer's overlap, that a better one must have
@@ -341,10 +344,9 @@ class _Pair:
         self.view, self.network, self.limits = view, network, limits
         size_a, size_b = _size(view.a), _size(view.b)
         self.levels = levels_of(size_a, size_b)
-        self.a, self.b = pyramid(view.a, self.levels), pyramid(view.b, self.levels)
+        self.a, self.b = _pyramids(view.a, view.b, self.levels)
         self.mask_a, self.mask_b = (mask_pyramid(mask, self.levels) for mask in (view.mask_a, view.mask_b))
-        self._smoothed: dict[int, Tensor | SmoothedWhereRead] = {}
-        self._whole: dict[int, Blocks] = {}
+        self._prepared: dict[int, tuple[Tensor, Tensor] | SmoothedWhereRead] = {}
         self._sights: dict[tuple[int, bytes], Seen] = {}
         self.top = self.levels - 1
         self.next = max(self.top - 1, 0)  # the level at which hypotheses are compared
@@ -460,7 +462,7 @@ class _Pair:
         for ahead, start in first[:_RIVALS]:
             if ahead > _AHEAD:
                 break
-            rival = self._polish(start, level, 1, polished, polished.uneven)
+            rival = self._polish(start, level, 1, polished, polished.uneven, steps=_RIVAL_STEPS)
             gap = geometry.apply(rival.H, corners, far=FAR) - geometry.apply(H, corners, far=FAR)
             if np.linalg.norm(gap, axis=1).mean() > least:
                 ahead = lead(rival.H)
@@ -531,7 +533,7 @@ class _Pair:
         polished = self._polish(H, self.next, 0, steps=_FEW)
         if not polished.moved <= _STEPS[0][1] or (rank := self.rank(polished.H)) < _SURE:
             return None
-        motions = self._measure(polished.H, self.next)
+        motions = self._measure(polished.H, self.next, _FEW_PATCHES)
         targets = geometry.apply(polished.H, _ends(motions), far=FAR)
         return _Hypothesis(self, polished.H, motions, targets, polished, rank)
 
@@ -588,9 +590,9 @@ class _Pair:
         new = geometry.normalize(H @ delta, checked=False)
         return new if other is None else model.nearest(new), motions, geometry.apply(H, target, far=FAR)
 
-    def _measure(self, H: Matrix, level: int) -> Motions:
+    def _measure(self, H: Matrix, level: int, patches: int = _PATCHES) -> Motions:
         a, b = self.a[level], self.b[level]
-        points = raster(_size(a), self.network.model_spec.patch, _PATCHES, a.device)
+        points = raster(_size(a), self.network.model_spec.patch, patches, a.device)
         return measure(self.network, a, b, H, points, self.mask_a[level], self.mask_b[level])
 
     def _polish(
@@ -603,19 +605,21 @@ class _Pair:
         steps: int | None = None,
     ) -> Polished:
         a, mask_a, mask_b = self.a[level], _inner(self.mask_a[level]), _inner(self.mask_b[level])
-        if a.numel() <= _WHOLE:
-            if level not in self._whole:
-                self._whole[level] = whole_image(smooth(a), mask_a)
-            blocks = self._whole[level]
+        if level not in self._prepared:
+            small = a.numel() <= _WHOLE
+            self._prepared[level] = (
+                _smooth_both(a, self.b[level]) if small else SmoothedWhereRead(self.b[level])
+            )
+        prepared = self._prepared[level]
+        b: Tensor | SmoothedWhereRead
+        if isinstance(prepared, SmoothedWhereRead):
+            blocks, b = choose_blocks(a, _size(self.b[level]), H, mask_a, mask_b), prepared
         else:
-            blocks = choose_blocks(a, _size(self.b[level]), H, mask_a, mask_b)
+            blocks, b = whole_image(prepared[0], mask_a), prepared[1]
         most, stop = _STEPS[stage]
-        if level not in self._smoothed:
-            b = self.b[level]
-            self._smoothed[level] = smooth(b) if a.numel() <= _WHOLE else SmoothedWhereRead(b)
         return polish(
             blocks,
-            self._smoothed[level],
+            b,
             H,
             self.models[level],
             _size(a),
@@ -674,6 +678,21 @@ class _Pair:
             else drift(self._left(coarse_H, self.next), _size(self.a[self.next])),
             "inliers": float(weight @ (error < 1.0)) / max(float(weight.sum()), 1e-6),
         }
+
+
+def _pyramids(a: Tensor, b: Tensor, levels: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Of both images; small ones of one size are halved together, which takes half the calls."""
+    if a.shape != b.shape or a.numel() > _WHOLE:
+        return pyramid(a, levels), pyramid(b, levels)
+    both = pyramid(torch.stack([a, b]), levels)
+    return [images[0] for images in both], [images[1] for images in both]
+
+
+def _smooth_both(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    if a.shape != b.shape:
+        return smooth(a), smooth(b)
+    first, second = smooth(torch.stack([a, b]))
+    return first, second
 
 
 def _change_level(H: Matrix, source: int, target: int) -> Matrix:

@@ -6,10 +6,12 @@ pixel centers lie at integers. Sizes are in the order of tensors, points in the 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from caunet.geometry.arrays import Array, Matrix, constant
@@ -130,8 +132,18 @@ def rescale(H: Array, factor: float) -> Array:
     if factor == 1:
         return H
     d = dimension(H)
+    if isinstance(H, np.ndarray) and H.dtype == np.float64:
+        return normalize(_scaling(factor, d) @ H @ _scaling(1 / factor, d), checked=False)
     larger, smaller = pixel_scale(factor, d, H), pixel_scale(1 / factor, d, H)
     return normalize(compose(larger, H, smaller), checked=False)
+
+
+@functools.lru_cache(maxsize=64)
+def _scaling(factor: float, d: int) -> Matrix:
+    """`pixel_scale` as an array, made once."""
+    matrix = np.array(_scaling_rows(factor, _offset(factor), d))
+    matrix.setflags(write=False)
+    return matrix
 
 
 def rescale_points(points: Array, factor: float) -> Array:
@@ -143,13 +155,14 @@ def rescale_points(points: Array, factor: float) -> Array:
     return points * factor + _offset(factor)
 
 
-def _corner_points(half: tuple[float, ...], shift: float) -> list[tuple[float, ...]]:
+@functools.lru_cache(maxsize=64)
+def _corner_points(half: tuple[float, ...], shift: float) -> tuple[tuple[float, ...], ...]:
     """Of a box from -half to half along each axis, moved by ``shift`` times half."""
     points: list[tuple[float, ...]] = []
     for signs in itertools.product((-1, 1), repeat=len(half) - 2):  # slices
         for square in ((-1, -1), (1, -1), (1, 1), (-1, 1)):
             points.append(tuple((sign + shift) * h for sign, h in zip((*square, *signs), half, strict=True)))
-    return points
+    return tuple(points)
 
 
 def _scaling_rows(factor: float, offset: float, d: int) -> list[list[float]]:

@@ -29,14 +29,17 @@ def grid_places(H: Matrix, x: Tensor, y: Tensor, size: tuple[int, int]) -> tuple
     across, down = 2 / max(width - 1, 1), 2 / max(height - 1, 1)
     a, b, c = across * a - g, across * b - h, across * c - i
     d, e, f = down * d - g, down * e - h, down * f - i
-    third = (x * g + i) + y * h
-    inside = third > NEAR
-    inverse = third.clamp_min_(NEAR).reciprocal_()
-    u, v = ((x * a + c) + y * b).mul_(inverse), ((x * d + f) + y * e).mul_(inverse)
+    u, v = (x * a + c) + y * b, (x * d + f) + y * e
     grid = u.new_empty(*u.shape, 2)
-    grid[..., 0], grid[..., 1] = u, v
-    inside &= torch.maximum(u.abs_(), v.abs_()) <= 1
-    return grid, inside
+    if g == h == 0 and i == 1:
+        grid[..., 0], grid[..., 1] = u, v
+        return grid, torch.maximum(u.abs_(), v.abs_()) <= 1
+    third = (x * g + i) + y * h
+    ahead = third > NEAR
+    inverse = third.clamp_min_(NEAR).reciprocal()
+    torch.mul(u, inverse, out=grid[..., 0])
+    torch.mul(v, inverse, out=grid[..., 1])
+    return grid, ahead.logical_and_(torch.maximum(u.abs_(), v.abs_()) <= third)
 
 
 def grid_of(x: Tensor, y: Tensor, size: tuple[int, int]) -> Tensor:

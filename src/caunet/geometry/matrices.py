@@ -190,6 +190,8 @@ def adjugate(H: Array) -> tuple[Array, Array]:
     (array([12.,  8.,  6.]), 24.0)
     """
     d = dimension(H)
+    if isinstance(H, np.ndarray) and H.shape == (3, 3) and H.dtype == np.float64:
+        return _adjugate_of_one(H)
     entries = entries_first(H)
     cofactors = _cofactors3(entries) if d == 2 else _cofactors4(entries)
     terms = entries[0] * cofactors[0]  # (d + 1, ...)
@@ -197,6 +199,16 @@ def adjugate(H: Array) -> tuple[Array, Array]:
     if d == 3:
         determinant = determinant + terms[3]
     return entries_last(cofactors).swapaxes(-1, -2), determinant
+
+
+def _adjugate_of_one(H: Matrix) -> tuple[Matrix, Matrix]:
+    """The same of one matrix (3, 3), by the same operations on plain numbers: a tenth of the time."""
+    (a, b, c), (d, e, f), (g, h, i) = H.tolist()
+    first = (e * i - f * h, f * g - d * i, d * h - e * g)
+    second = (h * c - i * b, i * a - g * c, g * b - h * a)
+    third = (b * f - c * e, c * d - a * f, a * e - b * d)
+    determinant = a * first[0] + b * first[1] + c * first[2]
+    return np.array([first, second, third]).T, np.array(determinant)
 
 
 def _cofactors3(E: Array) -> Array:
@@ -294,7 +306,7 @@ def apply(H: Array, points: Array, *, far: float | None = None) -> Array:
     last = carried[..., -1:]
     if far is None:
         return divide(carried[..., :-1], last)
-    return where(last > NEAR, divide(carried[..., :-1], last.clip(NEAR)), far)
+    return where(last > NEAR, carried[..., :-1] / last.clip(NEAR), far)
 
 
 def exponential(A: Array) -> Array:
@@ -309,12 +321,17 @@ def exponential(A: Array) -> Array:
         exact: Tensor = torch.matrix_exp(A)
         return exact
     # By scaling and squaring: a third of the time of a call of torch.
-    halvings = max(0, math.ceil(math.log2(max(float(np.abs(A).sum()), 1e-30))) + 3)
-    A = A / 2**halvings
+    norm = max(float(np.abs(A).sum()), 1e-30)
+    halvings = max(0, math.ceil(math.log2(norm)) + 3)
+    A, norm = A / 2**halvings, norm / 2**halvings
     term = total = np.eye(len(A))
-    for k in range(1, 9):
+    left = 1.0
+    for k in range(1, 10):
         term = term @ A / k
         total = total + term
+        left *= norm / k
+        if left < 1e-17:  # what follows is rounded away
+            break
     for _ in range(halvings):
         total = total @ total
     return total

@@ -54,7 +54,7 @@ def halve(image: Tensor) -> Tensor:
 
 
 def pyramid(image: Tensor, levels: int) -> list[Tensor]:
-    """``image`` (H, W) and ``levels`` - 1 smaller ones, each half of the one before."""
+    """``image`` (..., H, W) and ``levels`` - 1 smaller ones, each half of the one before."""
     images = [image]
     for _ in range(levels - 1):
         images.append(halve(images[-1]))
