@@ -238,9 +238,7 @@ def _shared(pair: "_Pair", H: Matrix, bare: "_Pair", other: Matrix) -> float:
     behind something that moves does not.
     """
     level = max(pair.next - 1, 0)
-    own, rival = (
-        each._windows(_change_level(M, 0, level), level) for each, M in ((pair, H), (bare, other))
-    )
+    own, rival = (each._windows(_change_level(M, 0, level), level) for each, M in ((pair, H), (bare, other)))
     agree = own.weight * (own.likeness > _AGREE)
     return float((agree * (rival.likeness > _AGREE) * (rival.weight > 0)).sum() / agree.sum().clamp_min(1e-6))
 
