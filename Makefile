@@ -6,7 +6,7 @@ MINUTES ?= 60
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 
-.PHONY: help setup run serve screenshots test test-next torture lint bench tables clean
+.PHONY: help setup run serve docs dist screenshots test test-next torture lint bench tables clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-11s %s\n", $$1, $$2 }'

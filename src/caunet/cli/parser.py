@@ -28,7 +28,7 @@ from caunet.cli import (
     weights,
 )
 
-__all__ = ["Command", "parse"]
+__all__ = ["Command", "command_names", "parse"]
 
 _ABOUT = """Estimate the transformation between two images, and train the networks that do it.
 
@@ -61,6 +61,16 @@ def parse(arguments: Sequence[str]) -> Command:
         console_outputs=os.environ.get("RANK", "0") == "0",  # under torchrun one process speaks
     )
     return command
+
+
+def command_names() -> list[tuple[str, ...]]:
+    """Every command, as it is typed: ``("estimate",)``, ``("data", "fetch")``."""
+    groups = {"data": data.COMMANDS, "bench": bench.COMMANDS, "weights": weights.COMMANDS}
+    found: list[tuple[str, ...]] = []
+    for member in typing.get_args(_tree([])):
+        name = next(item.name for item in member.__metadata__ if hasattr(item, "name"))
+        found += [(name, inner) for inner in groups[name]] if name in groups else [(name,)]
+    return found
 
 
 def _tree(arguments: Sequence[str]) -> Any:

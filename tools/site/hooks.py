@@ -1,0 +1,140 @@
+"""MkDocs hooks: pages that are made when the site is built, and links that leave the documentation.
+
+- ``docs/tutorials/*.py`` and ``docs/gallery/*.py`` are run and become pages with their pictures, and notebooks;
+- the reference is made from docstrings, the command line's help and the OpenAPI document;
+- CONTRIBUTING.md and CHANGELOG.md of the repository's top folder become pages;
+- a link out of ``docs/`` goes to the repository.
+"""
+
+import functools
+import io
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from PIL import Image
+
+from tools.site import reference
+from tools.site.notebooks import Notebook, run_file
+
+ROOT = Path(__file__).parents[2]
+_THUMBNAIL = (360, 240)
+
+
+@functools.cache
+def repository() -> str:
+    """Where the sources are, as pyproject.toml states it."""
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"])
+
+
+@functools.cache
+def notebooks(part: str) -> list[Notebook]:
+    """The notebooks of ``tutorials`` or ``gallery``, run once."""
+    return [run_file(path) for path in sorted((ROOT / "docs" / part).glob("*.py"))]
+
+
+def on_config(config: Any) -> Any:
+    """Put the pages of the modules into the navigation."""
+    pages = [{f"caunet.{room}": f"reference/api/{room}.md"} for room in reference.modules()]
+    for part in config.nav:
+        if "Reference" in part:
+            part["Reference"].append({"Python": pages})
+        if "Tutorials" in part:
+            shown = [{one.title: f"gallery/{one.name}.md"} for one in notebooks("gallery")]
+            part["Tutorials"] = [
+                {"Gallery": ["gallery/index.md", *shown]} if page == {"Gallery": "gallery/index.md"} else page
+                for page in part["Tutorials"]
+            ]
+    config.repo_url = repository()
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add what is made here."""
+    made = {"reference/index.md": reference.top_level(), "reference/command-line.md": reference.command_line()}
+    made |= {"reference/http.md": reference.http_api(), "gallery/index.md": _gallery()}
+    made |= {f"reference/api/{room}.md": reference.module_page(room) for room in reference.modules()}
+    made |= {"contributing.md": _top("CONTRIBUTING.md"), "changes.md": _top("CHANGELOG.md")}
+    for uri, text in made.items():
+        files.append(File.generated(config, uri, content=text))
+    for part in ("tutorials", "gallery"):
+        for notebook in notebooks(part):
+            for name, content in _notebook_files(notebook):
+                files.append(File.generated(config, f"{part}/{name}", content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links to files outside ``docs/`` go to the repository; the file must be there."""
+    above = "../" * page.file.src_uri.count("/")
+
+    def outside(match: re.Match[str]) -> str:
+        target, _, anchor = match[1].partition("#")
+        if not (ROOT / target).exists():
+            raise PluginError(f"{page.file.src_uri} points at {target}, which is not in the repository")
+        return f"]({repository()}/blob/main/{target}{'#' + anchor if anchor else ''})"
+
+    return re.sub(rf"\]\({re.escape(above)}\.\./([^)]+)\)", outside, markdown)
+
+
+def _notebook_files(notebook: Notebook) -> Iterator[tuple[str, str | bytes]]:
+    name = notebook.name
+    title, _, rest = notebook.markdown.partition("\n")
+    offer = f'[Notebook](./{name}.ipynb){{ .md-button download="{name}.ipynb" }}'
+    yield f"{name}.md", f"{title}\n\n{rest.strip()}\n\n---\n\n{offer}\n"
+    yield f"{name}.ipynb", notebook.ipynb
+    yield from notebook.pictures.items()
+    if notebook.pictures:
+        # The last picture is what an example comes to.
+        yield f"{name}-thumbnail.png", _thumbnail(list(notebook.pictures.values())[-1])
+
+
+def _thumbnail(picture: bytes) -> bytes:
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    image.thumbnail(_THUMBNAIL)
+    paper = Image.new("RGB", _THUMBNAIL, "white")
+    paper.paste(image, ((_THUMBNAIL[0] - image.width) // 2, (_THUMBNAIL[1] - image.height) // 2))
+    data = io.BytesIO()
+    paper.quantize(128).save(data, "PNG", optimize=True)
+    return data.getvalue()
+
+
+def _gallery() -> str:
+    cards = [_card(f"{one.name}.md", f"{one.name}-thumbnail.png", one) for one in notebooks("gallery")]
+    tutorials = [
+        _card(f"../tutorials/{one.name}.md", f"../tutorials/{one.name}-thumbnail.png", one)
+        for one in notebooks("tutorials")
+    ]
+    return (
+        "# Gallery\n\nShort examples, each run when this site is built; click one for its code. They use photographs "
+        "that come with scikit-image (`pip install 'caunet[report]'`), so they run as they are.\n\n"
+        + _grid(cards)
+        + "\n\n## Tutorials\n\n"
+        + _grid(tutorials)
+        + "\n"
+    )
+
+
+def _grid(cards: list[str]) -> str:
+    return '<div class="gallery" markdown>\n\n' + "\n".join(cards) + "\n\n</div>"
+
+
+def _card(page: str, picture: str, notebook: Notebook) -> str:
+    about = notebook.summary.split(". ")[0].rstrip(".")
+    return f"[![]({picture}){{ loading=lazy }} <span><b>{notebook.title}</b>{about}.</span>]({page})"
+
+
+def _top(name: str) -> str:
+    """A file of the repository's top folder as a page: its links into docs/ become links between pages."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    text = re.sub(r"\]\(docs/([^)]+)\)", r"](\1)", text)
+    return re.sub(r"\]\((?!https?:|#)([^)]+)\)", lambda m: _keep_or_leave(m[1]), text)
+
+
+def _keep_or_leave(target: str) -> str:
+    inside = (ROOT / "docs" / target.partition("#")[0]).exists()
+    return f"]({target})" if inside else f"](../{target})"
