@@ -19,9 +19,14 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e '.[report]'
 	@touch $@
 
-$(VENV)/.web: $(VENV)/.run
+$(VENV)/.web: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing what the page needs ..."
-	@$(PIP) -e '.[report,web]'
+	@$(PIP) -e '.[web]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing what the documentation needs ..."
+	@$(PIP) -e '.[docs]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
@@ -36,6 +41,10 @@ run: $(VENV)/.run ## Train the paper's three networks on embedded photographs, s
 
 serve: $(VENV)/.web ## Open the page on this machine: http://127.0.0.1:8000
 	@$(BIN)/caunet serve --open
+
+docs: $(VENV)/.docs ## Build the documentation, with every warning an error: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build -q --strict
+	@echo "build/site/index.html"
 
 screenshots: $(VENV)/.dev ## Take pictures of the page (needs Chromium): docs/figures/page-*.png
 	@$(BIN)/python -m tools.screenshots docs/figures

@@ -48,7 +48,7 @@ FOUNDATION: dict[str, set[str]] = {
     "locks": set(),
     "progress": set(),
     "provenance": set(),
-    "registry": set(),
+    "registry": {"errors"},
     "tables": set(),
     "torch_private": set(),
     "drawing": {"extras", "files"},

@@ -1,5 +1,6 @@
 """Tasks against the paper's formulas and ranges, their inverses, and the examples of the documentation."""
 
+import copy
 import math
 import pickle
 import re
@@ -28,7 +29,7 @@ def run_documentation(name: str) -> dict:
 
 @pytest.fixture
 def scratch_registry(monkeypatch):
-    monkeypatch.setattr(home, "_REGISTRY", dict(home._REGISTRY))
+    monkeypatch.setattr(home, "_REGISTRY", copy.deepcopy(home._REGISTRY))
 
 
 def written_out(name: str, z: list[float]) -> list[list[float]]:

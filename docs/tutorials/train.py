@@ -91,9 +91,7 @@ left, right = figure.subplots(1, 2, width_ratios=[2, 1])
 units = h.argmax(1)[order].unique()
 peak = torch.stack([z[h[:, unit].argmax(), 0] for unit in units])
 left.imshow(h[order][:, units[peak.argsort()]].T, aspect="auto", cmap="viridis")
-left.set(
-    xlabel="pairs, from -45° to 45°", ylabel="units that win", title="who wins", xticks=[], yticks=[]
-)
+left.set(xlabel="pairs, from -45° to 45°", ylabel="units that win", title="who wins", xticks=[], yticks=[])
 with torch.no_grad():
     right.scatter(z[:, 0], trained(x, y)[:, 0], s=8)
 right.set(xlabel="true angle", ylabel="inferred", title="the answer")

@@ -10,10 +10,20 @@ ValueError: color must be one of green; got 'gren' (did you mean 'green'?)
 """
 
 import difflib
+import importlib
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Registry", "check_choice", "nearest", "register_class"]
+from caunet.errors import CaunetError
+
+__all__ = ["IMPORT", "Registry", "check_choice", "import_named", "nearest", "register_class"]
+
+IMPORT = "CAUNET_IMPORT"
+"""The environment variable that names modules, with commas between them, that register what they define."""
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -24,11 +34,14 @@ class Registry(Generic[T]):
 
     Args:
         kind: what the values are, for messages.
+        group: of entry points. A name that nobody has registered is looked for there, and in the modules that
+            ``CAUNET_IMPORT`` names; they are imported then, and not before.
     """
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, group: str | None = None) -> None:
+        self.kind, self.group = kind, group
         self._values: dict[str, T] = {}
+        self._complete = group is None
 
     def register(self, name: str, value: T, *, replace: bool = False) -> T:
         """Make ``value`` known as ``name`` and return it; an existing name is refused unless ``replace``."""
@@ -45,17 +58,45 @@ class Registry(Generic[T]):
 
     def lookup(self, name: str) -> T:
         """The value of that name; ValueError names the others."""
-        check_choice(self.kind, name, self._values)
+        if name not in self:
+            check_choice(self.kind, name, self._values)
         return self._values[name]
 
     def __contains__(self, name: object) -> bool:
+        if name not in self._values and not self._complete:
+            self._discover(name)
         return name in self._values
 
     def __iter__(self) -> Iterator[str]:
+        if not self._complete:
+            self._discover(None)
         return iter(self._values)
+
+    def _discover(self, wanted: object) -> None:
+        """Import what may register more names. A package that fails disturbs only those who ask for its name."""
+        self._complete = True  # first: what is imported asks this registry, too
+        for module in filter(None, os.environ.get(IMPORT, "").split(",")):
+            import_named(module)
+        for point in entry_points(group=self.group or ""):
+            try:
+                import_named(point.module)
+            except CaunetError:
+                if point.name == wanted:
+                    self._complete = False
+                    raise
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def import_named(module: str) -> None:
+    """Import ``module`` from what is installed or from the current folder; CaunetError says why it cannot be."""
+    if not {"", here := str(Path.cwd())} & set(sys.path):
+        sys.path.append(here)
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # anything may be wrong in a module of someone else
+        raise CaunetError(f"cannot import {module}: {type(error).__name__}: {error}") from error
 
 
 def register_class(

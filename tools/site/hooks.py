@@ -7,6 +7,7 @@
 """
 
 import functools
+import html
 import io
 import re
 import tomllib
@@ -23,6 +24,7 @@ from tools.site.notebooks import Notebook, run_file
 
 ROOT = Path(__file__).parents[2]
 _THUMBNAIL = (360, 240)
+_ELSEWHERE, _HERE = "https://unpkg.com/iframe-worker/shim", "assets/iframe-worker.js"
 
 
 @functools.cache
@@ -49,13 +51,15 @@ def on_config(config: Any) -> Any:
                 {"Gallery": ["gallery/index.md", *shown]} if page == {"Gallery": "gallery/index.md"} else page
                 for page in part["Tutorials"]
             ]
-    config.repo_url = repository()
     return config
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add what is made here."""
-    made = {"reference/index.md": reference.top_level(), "reference/command-line.md": reference.command_line()}
+    made = {
+        "reference/index.md": reference.top_level(),
+        "reference/command-line.md": reference.command_line(),
+    }
     made |= {"reference/http.md": reference.http_api(), "gallery/index.md": _gallery()}
     made |= {f"reference/api/{room}.md": reference.module_page(room) for room in reference.modules()}
     made |= {"contributing.md": _top("CONTRIBUTING.md"), "changes.md": _top("CHANGELOG.md")}
@@ -81,6 +85,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return re.sub(rf"\]\({re.escape(above)}\.\./([^)]+)\)", outside, markdown)
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Search without a server needs a script, which the theme would fetch from elsewhere."""
+    return output.replace(_ELSEWHERE, "../" * page.file.dest_uri.count("/") + _HERE)
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """The same for the page that a server shows where there is none."""
+    return output_content.replace(_ELSEWHERE, f"/{_HERE}")
+
+
 def _notebook_files(notebook: Notebook) -> Iterator[tuple[str, str | bytes]]:
     name = notebook.name
     title, _, rest = notebook.markdown.partition("\n")
@@ -104,28 +118,25 @@ def _thumbnail(picture: bytes) -> bytes:
 
 
 def _gallery() -> str:
-    cards = [_card(f"{one.name}.md", f"{one.name}-thumbnail.png", one) for one in notebooks("gallery")]
-    tutorials = [
-        _card(f"../tutorials/{one.name}.md", f"../tutorials/{one.name}-thumbnail.png", one)
-        for one in notebooks("tutorials")
-    ]
     return (
         "# Gallery\n\nShort examples, each run when this site is built; click one for its code. They use photographs "
         "that come with scikit-image (`pip install 'caunet[report]'`), so they run as they are.\n\n"
-        + _grid(cards)
+        + _grid("gallery", "")
         + "\n\n## Tutorials\n\n"
-        + _grid(tutorials)
+        + _grid("tutorials", "../tutorials/")
         + "\n"
     )
 
 
-def _grid(cards: list[str]) -> str:
-    return '<div class="gallery" markdown>\n\n' + "\n".join(cards) + "\n\n</div>"
-
-
-def _card(page: str, picture: str, notebook: Notebook) -> str:
-    about = notebook.summary.split(". ")[0].rstrip(".")
-    return f"[![]({picture}){{ loading=lazy }} <span><b>{notebook.title}</b>{about}.</span>]({page})"
+def _grid(part: str, folder: str) -> str:
+    """Thumbnails with a title and a sentence. (As HTML: in Markdown every link would become a paragraph.)"""
+    cards = []
+    for one in notebooks(part):
+        about = html.escape(one.summary.split(". ")[0].rstrip(".").replace("`", ""))
+        picture = f'<img src="{folder}{one.name}-thumbnail.png" alt="" loading="lazy">'
+        text = f"<span><b>{html.escape(one.title)}</b>{about}.</span>"
+        cards.append(f'<a href="{folder}{one.name}.html">{picture}{text}</a>')
+    return '<div class="gallery">\n' + "\n".join(cards) + "\n</div>"
 
 
 def _top(name: str) -> str:

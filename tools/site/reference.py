@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import caunet
 from caunet.tables import Table
 
-__all__ = ["MODULES", "command_line", "http_api", "module_page", "public_names", "top_level"]
+__all__ = ["MODULES", "command_line", "http_api", "module_page", "path_of", "public_names", "top_level"]
 
 # The modules with public names, in the order of the story that docs/design.md tells.
 MODULES = {
@@ -56,8 +57,26 @@ def public_names() -> Iterator[tuple[str, str]]:
 
 
 def module_page(room: str) -> str:
-    """The page of one module."""
-    return f"# `caunet.{room}`\n\n*{MODULES[room]}*\n\n::: caunet.{room}\n"
+    """The page of one module: its docstring, and every public name where it is defined."""
+    alone = (
+        "    options:\n      members: []\n      show_root_heading: false\n      show_root_toc_entry: false\n"
+    )
+    parts = [f"# `caunet.{room}`\n\n*{MODULES[room]}*\n", f"::: caunet.{room}\n{alone}"]
+    parts += [f"::: {path_of(room, name)}\n" for name in _sorted(modules()[room].__all__)]
+    return "\n".join(parts)
+
+
+def path_of(room: str, name: str) -> str:
+    """Where the public ``name`` of a module is defined: ``caunet.nn.bilinear.Bilinear``."""
+    value = getattr(modules()[room], name)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    return f"caunet.{room}.{name}"
+
+
+def _sorted(names: list[str]) -> list[str]:
+    # Functions and classes before constants, as one looks for them.
+    return sorted(names, key=lambda name: (name.isupper(), name.lower()))
 
 
 def top_level() -> str:
@@ -69,8 +88,7 @@ def top_level() -> str:
         value = getattr(caunet, name)
         if inspect.ismodule(value) or name == "__version__":
             continue
-        room, inner = places[id(value)]
-        rows.append([f"[`caunet.{name}`][caunet.{room}.{inner}]", _first_sentence(value)])
+        rows.append([f"[`caunet.{name}`][{path_of(*places[id(value)])}]", _first_sentence(value)])
     table = Table(["name", ""], "ll", rows).markdown()
     listed = Table(
         ["module", "", "names"],
@@ -110,7 +128,7 @@ def _help(*words: str) -> str:
 
     said = io.StringIO()
     before = {name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}
-    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
+    os.environ |= {"COLUMNS": "80", "NO_COLOR": "1"}
     try:
         with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
             parse([*words, "--help"])
@@ -151,13 +169,7 @@ def _request(content: dict[str, Any]) -> Iterator[str]:
             ]
             yield Table(["field", "", ""], "lll", rows).markdown()
         for example in body.get("examples", {}).values():
-            yield f"{example['summary']}:\n\n```json\n{_json(example['value'])}\n```"
-
-
-def _json(value: Any) -> str:
-    import json
-
-    return json.dumps(value)
+            yield f"{example['summary']}:\n\n```json\n{json.dumps(example['value'])}\n```"
 
 
 def _one_line(text: str) -> str:

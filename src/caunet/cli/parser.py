@@ -27,6 +27,7 @@ from caunet.cli import (
     train_matcher,
     weights,
 )
+from caunet.registry import IMPORT, import_named
 
 __all__ = ["Command", "command_names", "parse"]
 
@@ -34,7 +35,10 @@ _ABOUT = """Estimate the transformation between two images, and train the networ
 
 Start with `caunet estimate a.png b.png --overlay overlay.png` (two images of your own), with
 `caunet reproduce --profile quick` (the paper's networks on embedded photographs) or with
-`caunet data show --task rotation --out sample.png` (the pairs they are trained on)."""
+`caunet data show --task rotation --out sample.png` (the pairs they are trained on).
+
+Tasks, units and networks of your own: with any command, `--import MODULE` (or CAUNET_IMPORT=MODULE) imports the module
+that registers them."""
 
 
 class Command(Protocol):
@@ -49,6 +53,7 @@ def parse(arguments: Sequence[str]) -> Command:
     """The subcommand that ``arguments`` ask for; wrong ones end the program with code 2 and a message."""
     if list(arguments) == ["--version"]:
         return _Version()
+    arguments = _import_modules(arguments)
     if not arguments:
         arguments = ["--help"]
     command: Command = tyro.cli(
@@ -61,6 +66,26 @@ def parse(arguments: Sequence[str]) -> Command:
         console_outputs=os.environ.get("RANK", "0") == "0",  # under torchrun one process speaks
     )
     return command
+
+
+def _import_modules(arguments: Sequence[str]) -> list[str]:
+    """Import what ``--import`` names, and return the other arguments. Worker processes are told, too."""
+    left, wanted = [], []
+    words = iter(arguments)
+    for word in words:
+        if word == "--import" or word.startswith("--import="):
+            value = word.partition("=")[2] or next(words, "")
+            if not value or value.startswith("-"):
+                raise ValueError("--import must be followed by the name of a module, such as my_units")
+            wanted += value.split(",")
+        else:
+            left.append(word)
+    if wanted:
+        for module in wanted:
+            import_named(module)
+        known = filter(None, os.environ.get(IMPORT, "").split(","))
+        os.environ[IMPORT] = ",".join(dict.fromkeys([*known, *wanted]))
+    return left
 
 
 def command_names() -> list[tuple[str, ...]]:

@@ -32,7 +32,7 @@ class _Recipe:
     about: str
 
 
-_MODELS: Registry[_Recipe] = Registry("model")
+_MODELS: Registry[_Recipe] = Registry("model", "caunet.models")
 
 # What may be changed in every network, and in those whose units compete or have weights.
 _ALWAYS = frozenset({"hidden", "bias", "contrast", "target_scale", "relation_options"})

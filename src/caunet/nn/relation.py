@@ -154,7 +154,7 @@ class Relation(nn.Module):
 
 R = TypeVar("R", bound=type[Relation])
 
-RELATIONS: Registry[type[Relation]] = Registry("relation")
+RELATIONS: Registry[type[Relation]] = Registry("relation", "caunet.relations")
 """Relation units by the name that a spec knows them by."""
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
+from caunet.registry import Registry
 
 __all__ = ["Task", "entries", "get", "names", "register"]
 
@@ -156,15 +157,12 @@ class Task:
             raise TypeError(f"{name} must be a floating tensor, got {z.dtype}")
 
 
-_REGISTRY: dict[str, Task] = {}
+_REGISTRY: Registry[Task] = Registry("task", "caunet.tasks")
 
 
 def register(task: Task, *, replace: bool = False) -> Task:
     """Make a task known by its name, and return it; an existing name is refused unless `replace`."""
-    if task.name in _REGISTRY and not replace:
-        raise ValueError(f"a task named {task.name!r} exists; pass replace=True to replace it")
-    _REGISTRY[task.name] = task
-    return task
+    return _REGISTRY.register(task.name, task, replace=replace)
 
 
 def names() -> tuple[str, ...]:
@@ -187,8 +185,8 @@ def get(name: str | Task) -> Task:
     if isinstance(name, Task):
         return name
     if name in _REGISTRY:
-        return _REGISTRY[name]
-    close = difflib.get_close_matches(str(name), _REGISTRY, n=1)
+        return _REGISTRY.lookup(name)
+    close = difflib.get_close_matches(str(name), list(_REGISTRY), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else "."
     raise ValueError(f"unknown task {name!r}{hint} Known tasks: {', '.join(_REGISTRY)}")
 
