@@ -128,7 +128,9 @@ def test_search_finds_turned_and_shifted_pictures(degrees: float) -> None:
     H[:2, 2] = np.array([15.5, 15.5]) - linear @ [15.5, 15.5] + [5, -4]
     a, b = _tensors(*pair(H, 32))
     found = initial_guesses(a, b, Projective(), 4)
-    assert min(corner_error(guess, H, (32, 32)) for guess in found) < 4
+    assert min(corner_error(guess.H, H, (32, 32)) for guess in found) < 4
+    negative = initial_guesses(a, 1 - b, Projective(), 1)
+    assert negative[0].likeness < found[0].likeness - 0.05
 
 
 def test_features_are_finite_at_the_extremes_and_no_evidence_is_no_confidence() -> None:

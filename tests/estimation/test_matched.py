@@ -70,6 +70,17 @@ def test_simple_pairs_are_not_matched() -> None:
     np.testing.assert_allclose(found.H[:2, 2], [-3, -6], atol=0.1)
 
 
+def test_a_negative_is_found() -> None:
+    case = next(stress_cases("calibration", ("negative",)))
+    found = caunet.estimate(case.a, case.b, threads=1)
+    assert relative_error(torch.as_tensor(found.matrix), case) < 0.01
+    assert found.confidence > 0.9
+    assert (
+        relative_error(torch.as_tensor(caunet.estimate(case.b, case.a, threads=1).inverse().matrix), case)
+        < 0.01
+    )
+
+
 def test_unrelated_images_are_not_believed() -> None:
     found = caunet.estimate(_scene(200, 240, seed=3), _scene(200, 240, seed=4))
     assert found.confidence < 0.5

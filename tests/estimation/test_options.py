@@ -95,7 +95,7 @@ def test_an_initial_matrix_is_tried_first():
         assert corner_error(model(a, b, initial=given).matrix, truth, SIZE) < 0.1
     # Of a simpler model what it can express is taken.
     simple = caunet.estimate(a, b, "translation", initial=near).matrix
-    np.testing.assert_array_equal(simple[:2, :2], np.eye(2))
+    np.testing.assert_allclose(simple[:2, :2], np.eye(2), atol=1e-12)
     # A wrong one is replaced by what is found without it.
     assert corner_error(model(a, b, initial=rigid(angle=-80.0)).matrix, model(a, b).matrix, SIZE) < 0.2
 
@@ -197,6 +197,18 @@ def test_one_channel_steers(projective):
         assert corner_error(found.matrix, H, SIZE) < 0.1
     five = np.dstack([noise[0], noise[1], A, noise[0], noise[1]])
     assert corner_error(caunet.estimate(five, B, channel=(2, "gray")).matrix, H, SIZE) < 0.1
+
+
+def test_colors_tell_what_their_gray_does_not(projective):
+    """Red and green whose gray is even: only with all channels there is something to see."""
+    a, b = (np.dstack([t, 0.9 - 0.2989 / 0.587 * t, np.full_like(t, 0.5)]) for t in (A, B))
+    assert caunet.estimate(a, b).confidence < 0.1
+    found = caunet.estimate(a, b, channel="all")
+    assert found.confidence > 0.9
+    assert corner_error(found.matrix, H, SIZE) < 0.1
+    # Of a colored image and a gray one, the channels of the colored one are tried.
+    assert corner_error(caunet.estimate(a, B, channel="all").matrix, H, SIZE) < 0.1
+    assert np.array_equal(caunet.estimate(A, B, channel="all").matrix, caunet.estimate(A, B).matrix)
 
 
 def test_batches_are_loops(projective):

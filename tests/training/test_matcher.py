@@ -12,6 +12,7 @@ from caunet.training.matcher import (
     MatcherConfig,
     competition_loss,
     train_matcher,
+    triplet_loss,
     validate,
     write_matcher,
 )
@@ -59,6 +60,20 @@ def test_loss_is_the_loop() -> None:
     assert float(loss) == pytest.approx(total, rel=1e-4)
 
 
+def test_triplet_loss_is_the_loop() -> None:
+    torch.manual_seed(0)
+    network = MatchNetwork().eval()
+    a, b = torch.rand(4, 32, 32), torch.rand(4, 32, 32)
+    with torch.no_grad():
+        h = network.relation(network(a), network(b)).tolist()
+        total = 0.0
+        for i in range(4):
+            others = [j for j in range(4) if j != i]
+            for nearest in (min(h[i][j] for j in others), min(h[j][i] for j in others)):
+                total += max(0.0, 0.5 + h[i][i] - nearest) / 8
+        assert float(triplet_loss(network, a, b)) == pytest.approx(total, rel=1e-5)
+
+
 def test_it_learns_and_resumes_to_the_same_bits(tmp_path: Path) -> None:
     images = _images()
     config = MatcherConfig(updates=8, pairs=16, checkpoint_every=4)
@@ -97,8 +112,8 @@ def test_training_makes_the_true_partner_win(tmp_path: Path) -> None:
     assert validate(network, pairs)["validation_loss"] < before - 0.2
 
 
-@pytest.mark.parametrize("wrong", [{"updates": 0}, {"rate": 2.0}, {"pairs": -1}])
-def test_bad_settings_are_named(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize("wrong", [{"updates": 0}, {"rate": 2.0}, {"pairs": -1}, {"loss": "huber"}])
+def test_bad_settings_are_named(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
         MatcherConfig(**wrong)  # type: ignore[arg-type]
 

@@ -15,6 +15,7 @@ from PIL import Image
 import caunet
 from caunet import geometry, tasks
 from caunet.cli import main
+from caunet.estimation.motion_models import motion_model_names
 from caunet.metrics import corner_error
 from caunet.models import load_weights, save_weights
 from caunet.web import worker
@@ -58,6 +59,7 @@ def test_health_and_models(ask):
     ]
     assert about["pretrained"]["rotation"] == ["ctn", "bln", "can"]
     assert about["pretrained"]["affine"] == []
+    assert about["motion_models"] == list(motion_model_names(without_options=True))
     for entry in about["photographs"][:3]:
         image = Image.open(io.BytesIO(ask.get(entry["url"]).content))
         assert image.size == (entry["width"], entry["height"])
@@ -79,6 +81,19 @@ def test_estimate_finds_the_known_homography(ask):
     middle = np.s_[40:-40, 40:-40]
     before, after = (np.abs(a[middle].astype(float) - c[middle]).mean() for c in (b, aligned))
     assert after < before / 4
+
+
+def test_what_is_transparent_does_not_count(ask):
+    """Both are seen through a disc that stands still: its edge, white on white, must not say that nothing moved."""
+    a, b, H = related()
+    line = np.linspace(-1, 1, len(a))
+    alpha = np.where(line**2 + line[:, None] ** 2 < 0.8, 255, 0).astype(np.uint8)
+    seen = [np.dstack([picture, alpha]) for picture in (a, b)]
+    answer = post(ask, *map(png, seen)).raise_for_status().json()
+    assert np.linalg.norm(carried(answer["matrix"], a.shape) - carried(H, a.shape), axis=1).max() < 1
+    assert answer["confidence"] > 0.5
+    expected = caunet.estimate(*(Image.fromarray(picture) for picture in seen)).matrix
+    assert np.abs(carried(answer["matrix"], a.shape) - carried(expected, a.shape)).max() < 0.02
 
 
 def test_large_pictures_are_reduced_but_answered_in_their_own_pixels(ask):

@@ -29,7 +29,9 @@ GROUPS: dict[Kind, dict[str, tuple[str, ...]]] = {
     "stress": {
         "scale": tuple(row for row in STRESS if row.startswith("scale")),
         "crop, thumbnail": tuple(row for row in STRESS if row.startswith(("crop", "thumbnail"))),
-        "light, channel": tuple(row for row in STRESS if row.startswith(("lighting", "vignette", "red"))),
+        "light, channel": tuple(
+            row for row in STRESS if row.startswith(("lighting", "vignette", "red", "negative"))
+        ),
         "foreground": tuple(row for row in STRESS if row.startswith("foreground")),
         "frame, aperture": tuple(row for row in STRESS if row.startswith(("black", "round"))),
     },

@@ -2,8 +2,8 @@
 
 A :class:`Case` is two images as files have them and the true H. Everything in the stress set is a function of
 (seed, row, photograph); rows are chosen after what people report to trackers of registration software: strong zoom,
-a crop in a large scene, a thumbnail and its original, uneven light, other channels, something in front, frames and
-round apertures.
+a crop in a large scene, a thumbnail and its original, uneven light, other channels, negatives, something in front,
+frames and round apertures.
 """
 
 import math
@@ -245,6 +245,12 @@ def _channels(photo: Tensor, others: list[Tensor], generator: torch.Generator) -
     return _bytes(a[0]), _bytes(b[2]), H
 
 
+def _negative(photo: Tensor, others: list[Tensor], generator: torch.Generator) -> Made:
+    """b has its tones inverted, as a film has."""
+    a, b, H = _moved(_gray(photo), generator)
+    return _bytes(a), _bytes(1 - b), H
+
+
 def _foreground(share: float) -> Maker:
     """Something else stands before ``share`` of b: an ellipse that shows another photograph."""
 
@@ -312,5 +318,6 @@ STRESS: dict[str, Maker] = {
     "black frame 12 %": _frame(0.12),
     "round aperture, black": _aperture(True),
     "round aperture, alpha": _aperture(False),
+    "negative": _negative,
 }
 """Rows of the stress set and what makes their cases."""

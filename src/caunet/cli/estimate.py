@@ -39,7 +39,11 @@ class SearchOptions:
     max_scale: Annotated[float | None, tyro.conf.arg(metavar="FACTOR")] = None
     """The largest scale; 1.25 also allows down to 1 / 1.25."""
     channel: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """What is compared of color images: gray (default), red, green, blue, or a number from 0."""
+    """What is compared of color images: gray (default), red, green, blue, a number from 0, or all: gray, then each
+    color, and the most confident answer."""
+    fixed: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE ...")] = ()
+    """Parameters that are known, such as angle=0 scale=1: shift_x, shift_y (pixels), angle (degrees), scale, as far as
+    the model has them; of affine and projective both shifts."""
     find_borders: bool = True
     """Leave out borders of one gray level and what lies around a round aperture, where no mask is given."""
     device: str = "cpu"
@@ -50,12 +54,18 @@ class SearchOptions:
     def check_search(self) -> None:
         """Everything that can be wrong without reading an image."""
         from caunet.estimation.limits import Bounds
-        from caunet.estimation.motion_models import create_motion_model
+        from caunet.estimation.motion_models import Fixed, create_motion_model
 
         try:
-            create_motion_model(self.model, **self._options())
+            model = create_motion_model(self.model, **self._options())
         except TypeError as error:  # an option of another model
             raise ValueError(f"--{error}") from error
+        if self.fixed:
+            try:
+                Fixed(model, self._fixed())
+            except (TypeError, ValueError) as error:
+                said = str(error).replace("must be a dict with some of", "must be of")
+                raise ValueError(said if said.startswith("--") else f"--{said}") from error
         for name, value in self._bounds().items():
             try:
                 Bounds.of({name: value})
@@ -63,8 +73,8 @@ class SearchOptions:
                 what = "at least 1" if name == "scale" else "0 or more"
                 raise ValueError(f"--max-{name} must be a number, {what}, got {value:g}") from error
         channel = self._channel()
-        if isinstance(channel, str) and channel not in ("gray", "red", "green", "blue"):
-            raise ValueError(f"--channel must be gray, red, green, blue or a number, got {channel!r}")
+        if isinstance(channel, str) and channel not in ("gray", "red", "green", "blue", "all"):
+            raise ValueError(f"--channel must be gray, red, green, blue, all or a number, got {channel!r}")
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"--threads must be at least 1, got {self.threads}")
 
@@ -72,6 +82,7 @@ class SearchOptions:
         """For :class:`caunet.Estimator`."""
         return {
             "bounds": self._bounds() or None,
+            "fixed": self._fixed() or None,
             "channel": self._channel(),
             "find_borders": self.find_borders,
             "device": existing_device(self.device),
@@ -87,6 +98,18 @@ class SearchOptions:
     def _bounds(self) -> dict[str, float]:
         bounds = {"shift": self.max_shift, "angle": self.max_angle, "scale": self.max_scale}
         return {name: value for name, value in bounds.items() if value is not None}
+
+    def _fixed(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for part in self.fixed:
+            name, equals, value = part.partition("=")
+            try:
+                found[name] = float(value)
+            except ValueError:
+                equals = ""
+            if not equals:
+                raise ValueError(f"--fixed must be NAME=VALUE, such as angle=0, got {part!r}")
+        return found
 
     def _channel(self) -> int | str | None:
         return int(self.channel) if self.channel is not None and self.channel.isdecimal() else self.channel
@@ -170,6 +193,7 @@ class EstimateCommand(SearchOptions):
         given = [*self._options(), *(f"max_{name}" for name in self._bounds())]
         names = ("mask_a", "mask_b", "region", "region_b", "initial", "channel")
         given += [name for name in names if getattr(self, name) is not None]
+        given += ["fixed"] if self.fixed else []
         given += [] if self.find_borders else ["no_find_borders"]
         if self.server is not None and given:
             options = ", ".join(f"--{name.replace('_', '-')}" for name in given)

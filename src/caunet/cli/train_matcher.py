@@ -27,6 +27,8 @@ class TrainMatcher:
     """Of first weights and pairs."""
     checkpoint_every: int = 200
     """Updates between checkpoints."""
+    loss: str = "softmin"
+    """softmin: the true partner shall win the competition; triplet, for comparison: hinge on the hardest candidate."""
 
     def run(self) -> int:
         """Train, then write weights and card."""
@@ -37,7 +39,11 @@ class TrainMatcher:
         from caunet.training.matcher import MatcherConfig, train_matcher, write_matcher
 
         config = MatcherConfig(
-            updates=self.updates, pairs=self.pairs, seed=self.seed, checkpoint_every=self.checkpoint_every
+            updates=self.updates,
+            pairs=self.pairs,
+            seed=self.seed,
+            checkpoint_every=self.checkpoint_every,
+            loss=self.loss,
         )
         images = torch.from_numpy(colors(self.source)).permute(0, 3, 1, 2).contiguous()
         split = len(images) - len(images) // 10
@@ -55,7 +61,7 @@ class TrainMatcher:
             network = train_matcher(images[:split], images[split:], config, self.out, report)
         command = ["caunet", "train-matcher", "--source", self.source.name, "--out", "DIR"]
         given = asdict(self)
-        for name in ("updates", "pairs", "seed"):
+        for name in ("updates", "pairs", "seed", *(["loss"] if self.loss != MatcherConfig.loss else [])):
             command += [f"--{name}", str(given[name])]
         path = write_matcher(network, self.out, shlex.join(command))
         print(f"{path} written")

@@ -10,7 +10,7 @@
 import copy
 import functools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from caunet.models import RelationNetwork, load_pretrained
 
 __all__ = ["Estimator", "estimate"]
 
+_ENOUGH = 0.95  # confidence from which no other channel is asked
 _AGREES = 1.0  # pixels of the level where motions were measured, up to which one agrees with the answer
 
 
@@ -52,8 +53,9 @@ class Estimator:
             :attr:`Estimate.parameters` measures them. Other answers are not given: the reason is ``out of range``.
         fixed: parameters that are known, such as ``{"angle": 0}``: shift_x, shift_y, angle, scale, as far as the motion
             model has them (of affine and projective both shifts).
-        channel: what is compared of color images: ``gray`` (the default), ``red``, ``green``, ``blue`` or an index; or
-            two of them, for a and for b.
+        channel: what is compared of color images: ``gray`` (the default), ``red``, ``green``, ``blue`` or an index;
+            ``all``: gray, then each color, until one of them is surely right, and the most confident answer; or two
+            of these, for a and for b.
         find_borders: look for borders of one gray level and round apertures, and leave them out, in images for which
             no mask is given.
         device: where to compute; the CPU if not given.
@@ -112,16 +114,22 @@ class Estimator:
             initial: (3, 3), or an Estimate, from a to b: tried first.
         """
         started = time.perf_counter()
-        first = read_image(a, "a", device=self.device, channel=self.channels[0])
-        second = read_image(b, "b", device=self.device, channel=self.channels[1])
-        with torch.inference_mode(), cpu_threads(self.threads):
-            parts = (
-                part_of(first, self._mask(first, mask_a, "mask_a"), region, "region", crop=self._crops),
-                part_of(second, self._mask(second, mask_b, "mask_b"), region_b, "region_b", crop=self._crops),
-            )
-            found = self._register((first.size, second.size), parts, initial)
+        best: tuple[float, Registration] | None = None
+        for first, second in self._readings(a, b):
+            with torch.inference_mode(), cpu_threads(self.threads):
+                mask_1, mask_2 = self._mask(first, mask_a, "mask_a"), self._mask(second, mask_b, "mask_b")
+                parts = (
+                    part_of(first, mask_1, region, "region", crop=self._crops),
+                    part_of(second, mask_2, region_b, "region_b", crop=self._crops),
+                )
+                found = self._register((first.size, second.size), parts, initial)
+            sure = confidence(found.evidence)
+            best = (sure, found) if best is None or sure > best[0] else best
+            if sure >= _ENOUGH:
+                break
+        assert best is not None
+        sure, found = best
         field, inliers = _field(found)
-        sure = confidence(found.evidence)
         return Estimate(
             matrix=torch.from_numpy(found.H) if isinstance(a, Tensor) else found.H,
             model=self.motion_model.name,
@@ -136,6 +144,23 @@ class Estimator:
             seconds=time.perf_counter() - started,
             model_options=self.motion_model.options,
         )
+
+    def _readings(self, a: Any, b: Any) -> Iterator[tuple[LoadedImage, LoadedImage]]:
+        """Both images, gray; with the channel ``all`` then the colors of both, or of the one that has any."""
+        several = [channel == "all" for channel in self.channels]
+        first, second = (
+            read_image(image, name, device=self.device, channel=None if all_of else channel)
+            for image, name, channel, all_of in zip((a, b), "ab", self.channels, several, strict=True)
+        )
+        yield first, second
+        colored = [
+            one and image.pixels.ndim == 3 for one, image in zip(several, (first, second), strict=True)
+        ]
+        for channel in ("red", "green", "blue") if any(colored) else ():
+            yield (
+                read_image(first, "a", channel=channel) if colored[0] else first,
+                read_image(second, "b", channel=channel) if colored[1] else second,
+            )
 
     def batch(self, a: Tensor, b: Tensor, *, mask_a: Any = None, mask_b: Any = None) -> list[Estimate]:
         """One estimate for each pair of images of two batches of tensors (B, C, H, W) or (B, H, W).

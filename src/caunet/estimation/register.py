@@ -39,7 +39,7 @@ from caunet.estimation.motions import Motions, measure, raster
 from caunet.estimation.polish import Polished, polish, unit_coordinates
 from caunet.estimation.reasons import Reason
 from caunet.estimation.rivals import advantage, symmetries
-from caunet.estimation.search import initial_guesses
+from caunet.estimation.search import Guess, initial_guesses
 from caunet.estimation.uncertainty import of_corners, of_motions, relative
 from caunet.estimation.views import View, view_of, whole_view
 from caunet.estimation.watermarks import without
@@ -75,6 +75,7 @@ _BLANK = 0.002  # contrast of gray levels below which there is nothing to see: h
 _TRIES = 4  # other initial guesses
 _REACH = 3  # pixels that smoothing (2) and gradients (1) reach beyond a pixel
 _LEAST = 16  # pixels of a side below which a part shows too little
+_INVERTED = 0.05  # by which a search must correlate better with a negative for that to be tried
 _MATCHED = 3  # transforms that places agree on, at most, that are tested
 _OUTSIDE = 4.0  # what an answer outside of the limits loses in rank
 _IDENTICAL = 0.9999  # correlation of images that differ by nothing but rounding
@@ -296,8 +297,22 @@ def _alternatives(
     for found in itertools.islice(attempts, 1):
         yield from _matched(pair, model, found)
     yield from pair.alternatives()
+    if (other := pair.negative()) is not None:
+        yield from _of_negative(other, model, matcher, name)
     for found in attempts:  # that take more time
         yield from _matched(pair, model, found)
+
+
+def _of_negative(
+    pair: "_Pair", model: MotionModel, matcher: Callable[[], Matcher] | None, name: str
+) -> Iterator[_Hypothesis]:
+    """Hypotheses about a pair whose b is a negative, as a film is, or images of other kinds partly are."""
+    yield pair.hypothesis(pair.start())
+    yield from pair.alternatives()
+    if matcher is not None:
+        view = pair.view
+        found = matcher().attempts(view.a, view.b, name, mask_a=view.mask_a, mask_b=view.mask_b)
+        yield from _matched(pair, model, next(found))
 
 
 def _matched(pair: "_Pair", model: MotionModel, found: list[Hypothesis]) -> Iterator[_Hypothesis]:
@@ -339,7 +354,7 @@ class _Pair:
         motion_model: MotionModel,
         limits: Limits | None = None,
     ) -> None:
-        self.view, self.network, self.limits = view, network, limits
+        self.view, self.network, self.limits, self.motion_model = view, network, limits, motion_model
         size_a, size_b = _size(view.a), _size(view.b)
         self.levels = levels_of(size_a, size_b)
         self.a, self.b = _pyramids(view.a, view.b, self.levels)
@@ -520,10 +535,24 @@ class _Pair:
             yield self.hypothesis(self.start(), first)
         # Many parameters are determined by many motions, of which a first guess leaves few.
         first_fit = simpler[0] if model.freedom > 4 else None
+        for guess in self._search():
+            yield self.hypothesis(model.nearest(guess.H), first_fit)
+
+    def _search(self, *, negative: bool = False) -> list[Guess]:
+        """What a search at the top level finds, in b or in its negative."""
         half = geometry.pixel_scale(2.0**-self.top, like=self.initial)
         limits = None if self.limits is None else self.limits.inside(half, half)
-        for H in initial_guesses(self.a[self.top], self.b[self.top], model, _TRIES, limits):
-            yield self.hypothesis(model.nearest(H), first_fit)
+        a, b = self.a[self.top], self.b[self.top]
+        return initial_guesses(a, 1 - b if negative else b, self.models[self.top], _TRIES, limits)
+
+    def negative(self) -> "_Pair | None":
+        """The pair with the tones of b inverted, if a search finds more likeness in that."""
+        best, inverted = self._search(), self._search(negative=True)
+        if not best or inverted[0].likeness < best[0].likeness + _INVERTED:
+            return None
+        other = _Pair(self.view._replace(b=1 - self.view.b), self.network, self.motion_model, self.limits)
+        other.initial = self.initial
+        return other
 
     def nearly_still(self) -> _Hypothesis | None:
         """No motion, polished at the next level without the network's help, if that is surely right already."""

@@ -5,6 +5,7 @@ correlations in the frequency domain; the best few are initial guesses for the n
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,17 +18,26 @@ from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
 from caunet.images.pyramid import halve
 
-__all__ = ["initial_guesses"]
+__all__ = ["Guess", "initial_guesses"]
 
 _LARGE = 80  # side of the canvas that is still quick
 _NEXT_SCALE = 0.2  # half the way from one scale that is tried to the next
 _LEAST = 0.3  # of the smaller image must be seen in both
 
 
+class Guess(NamedTuple):
+    """A transform that may relate two small images."""
+
+    H: Matrix
+    """(3, 3), from a to b."""
+    likeness: float
+    """How well they correlate under it, -1 to 1; a small overlap counts for less."""
+
+
 def initial_guesses(
     a: Tensor, b: Tensor, motion_model: MotionModel, count: int, limits: Limits | None = None
-) -> list[Matrix]:
-    """The ``count`` best H (3, 3) from a to b, (H, W) each, about 32 pixels a side; larger ones are reduced.
+) -> list[Guess]:
+    """The ``count`` best guesses from a to b, (H, W) each, about 32 pixels a side; larger ones are reduced.
 
     Within the ``limits``, or so near to them that an answer may be.
     """
@@ -35,7 +45,7 @@ def initial_guesses(
         half = geometry.pixel_scale(0.5, like=np.eye(3))
         reduced = None if limits is None else limits.inside(half, half)
         smaller = initial_guesses(halve(a), halve(b), motion_model, count, reduced)
-        return [geometry.rescale(H, 2.0) for H in smaller]
+        return [guess._replace(H=geometry.rescale(guess.H, 2.0)) for guess in smaller]
     transforms = _transforms(motion_model, (a.shape[0], a.shape[1]), limits)
     if not transforms:
         return []
@@ -52,7 +62,8 @@ def initial_guesses(
         # Shifts to the left and up wrap around.
         x = x - columns if x >= columns - views.shape[-1] else x
         y = y - rows if y >= rows - views.shape[-2] else y
-        found.append(np.array([[1.0, 0, x], [0, 1, y], [0, 0, 1]]) @ transforms[k])
+        H = np.array([[1.0, 0, x], [0, 1, y], [0, 0, 1]]) @ transforms[k]
+        found.append(Guess(H, float(best[k])))
     return found
 
 

@@ -23,8 +23,17 @@ from caunet.provenance import commit
 from caunet.training import checkpoint
 from caunet.training.checkpoint import Checkpoint
 
-__all__ = ["MatcherConfig", "competition_loss", "train_matcher", "validate", "write_matcher"]
+__all__ = [
+    "LOSSES",
+    "MatcherConfig",
+    "competition_loss",
+    "train_matcher",
+    "triplet_loss",
+    "validate",
+    "write_matcher",
+]
 
+_MARGIN = 0.5  # of the triplet loss; mismatches of unit features lie between 0 and 2
 _WARM = 100  # updates during which rates rise
 _COOL = 0.3  # share of the updates, the last ones, during which they fall
 
@@ -45,8 +54,12 @@ class MatcherConfig:
     """Of first weights and pairs."""
     checkpoint_every: int = 200
     """Updates between checkpoints."""
+    loss: str = "softmin"
+    """What is minimized: ``softmin`` (:func:`competition_loss`); ``triplet`` (:func:`triplet_loss`) for comparison."""
 
     def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {self.loss!r}")
         for name in ("updates", "pairs", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -73,7 +86,7 @@ def train_matcher(
     while step < config.updates:
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * _schedule(step, config.updates)
-        loss = competition_loss(network.train(), *pairs(step))
+        loss = LOSSES[config.loss](network.train(), *pairs(step))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -97,6 +110,27 @@ def competition_loss(network: MatchNetwork, a: Tensor, b: Tensor) -> Tensor:
     true = torch.arange(len(a), device=a.device)
     forward, backward = (network.competition.log_probability(t) for t in (h, h.mT))
     return 0.5 * (nll_loss(forward, true) + nll_loss(backward, true))
+
+
+def triplet_loss(network: MatchNetwork, a: Tensor, b: Tensor) -> Tensor:
+    """By how much the mismatch of the true partner exceeds that of the best wrong one less a margin, if it does.
+
+    The usual loss of learned descriptors (hinge, hardest candidate of the batch), in both directions; mean of the
+    pairs. No unit competes, and the temperature is not learned.
+    """
+    first, second = network(torch.cat([a, b])).chunk(2)
+    h: Tensor = network.relation(first, second)
+    true = h.diagonal()
+    wrong = h + torch.diag_embed(torch.full_like(true, float("inf")))
+    nearest = torch.stack([wrong.amin(1), wrong.amin(0)])
+    return (_MARGIN + true - nearest).clamp_min(0).mean()
+
+
+LOSSES: dict[str, Callable[[MatchNetwork, Tensor, Tensor], Tensor]] = {
+    "softmin": competition_loss,
+    "triplet": triplet_loss,
+}
+"""What a matcher can be trained by."""
 
 
 @torch.no_grad()
@@ -163,6 +197,7 @@ def _restore(config: MatcherConfig, out: Path) -> tuple[MatchNetwork, HybridOpti
 def _check_same(saved: dict[str, Any], config: MatcherConfig, path: Path) -> None:
     """A run may become longer or shorter while its rates are still level, but nothing else may change."""
     wanted = json.loads(json.dumps(asdict(config)))
+    saved = {"loss": MatcherConfig.loss, **saved}  # older runs knew one loss
     free = {"updates", "checkpoint_every"}
     for name in wanted.keys() - free:
         if saved.get(name) != wanted[name]:

@@ -180,6 +180,7 @@ def _models(networks: Networks) -> dict[str, Any]:
     return {
         "tasks": [{"name": name, "parameters": parameters(tasks.get(name))} for name in TASKS],
         "networks": list(NETWORKS),
+        "motion_models": list(motion_model_names(without_options=True)),
         "photographs": [
             {"name": name, "width": shape[1], "height": shape[0], "url": f"/api/photographs/{name}.png"}
             for name, shape in shapes.items()

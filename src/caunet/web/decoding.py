@@ -8,8 +8,9 @@ time of its own, far below that of a computation.
 import io
 import math
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
@@ -39,6 +40,15 @@ class Upload(NamedTuple):
     """(H, W), or (H, W, 3) if it has color."""
     size: tuple[int, int]
     """(height, width) of the original."""
+    mask: Tensor | None = None
+    """(H, W) bool: which pixels are there, where the image is transparent somewhere."""
+
+    @property
+    def compared(self) -> Tensor | np.ma.MaskedArray[Any, Any]:
+        """The gray values, without what is transparent."""
+        if self.mask is None:
+            return self.gray
+        return np.ma.MaskedArray(self.gray.numpy(), ~self.mask.numpy())
 
 
 def upload_size(form: Form, name: str) -> tuple[int, int]:
@@ -85,14 +95,16 @@ def read_upload(form: Form, name: str, factor: int = 1) -> Upload:
             if reduced is not None:
                 image, size = reduced
                 loaded = read_image(image, name)
-                return Upload(loaded.gray, loaded.pixels, size)
+                return Upload(loaded.gray, loaded.pixels, size, loaded.mask)
             loaded = read_image(content, name)
     except ImageError as error:
         raise FieldError(_sentence(f"{name}: {error.reason}")) from error
     except ValueError as error:
         raise FieldError(_sentence(str(error))) from error
     _check_side(loaded.size, factor, name)
-    return Upload(_reduce(loaded.gray, factor), _reduce(loaded.pixels, factor), loaded.size)
+    # A pixel of the reduced image is there if all that it was made of is.
+    mask = None if loaded.mask is None else _reduce(loaded.mask.float(), factor) > 0.99
+    return Upload(_reduce(loaded.gray, factor), _reduce(loaded.pixels, factor), loaded.size, mask)
 
 
 def _content(form: Form, name: str) -> bytes:

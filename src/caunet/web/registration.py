@@ -36,7 +36,7 @@ def answer(kind: str, body: bytes) -> dict[str, Any]:
     # One after the other: the large ones are never both in memory.
     a, b = (read_upload(form, name, factor) for name in ("a", "b"))
     with torch.inference_mode():
-        found = _estimator(model)(a.gray, b.gray)
+        found = _estimator(model)(a.compared, b.compared)
         aligned = _aligned(found, b.pixels)
         found = _in_original_pixels(found, factor, (a.size, b.size))
     found = dataclasses.replace(found, seconds=time.perf_counter() - started)

@@ -92,6 +92,7 @@ class ModelsAnswer(BaseModel):
 
     tasks: list[TaskAnswer]
     networks: list[str]
+    motion_models: list[str]
     photographs: list[PhotographAnswer]
     pretrained: dict[str, list[str]]
 

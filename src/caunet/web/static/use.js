@@ -8,6 +8,9 @@ import { Viewer } from "./viewer.js";
 
 const $ = (id) => document.getElementById(id);
 const LIMIT = 10 * 2 ** 20; // what the server reads of one request
+const DEFAULT = "projective";
+// What models are called that are not called what they are; the server says which there are.
+const LABELS = { euclidean: "translation and rotation", similarity: "translation, rotation and scale" };
 const ADVICE = "Do not rely on it: the pictures may not show the same scene, or may overlap too little.";
 
 export class Use {
@@ -16,12 +19,19 @@ export class Use {
     Object.assign(this, { models, files: {}, addresses: {}, known: null, running: null });
     this.viewer = new Viewer($);
     for (const side of ["a", "b"]) this.#inputs(side);
+    models.then((offered) => this.#motionModels(offered.motion_models), () => {}); // who asks first shows the error
     $("pair").addEventListener("submit", (event) => { event.preventDefault(); this.#align(); });
     $("model").addEventListener("change", () => this.#ready() && this.#align());
     $("example").addEventListener("click", () => this.#example());
     $("copy").addEventListener("click", () => this.#copy());
     // A picture dropped beside the boxes must not replace the page.
     for (const kind of ["dragover", "drop"]) window.addEventListener(kind, (event) => event.preventDefault());
+  }
+
+  #motionModels(names) {
+    const chosen = $("model").value || DEFAULT;
+    $("model").replaceChildren(...names.map((name) => html("option", { value: name }, LABELS[name] ?? name.replaceAll("-", " "))));
+    $("model").value = chosen;
   }
 
   #inputs(side) {
