@@ -86,13 +86,20 @@ def _storage_matrix(path: Path) -> Tensor:
         raise DataError(f"{path} holds no 3 x 3 matrix: {error}") from error
 
 
-def stress_cases(group: Group, rows: tuple[str, ...] | None = None, *, seed: int = 0) -> Iterator[Case]:
-    """The cases of ``rows`` (all of :data:`STRESS` if not given) on every photograph of ``group``."""
+def stress_cases(
+    group: Group, rows: tuple[str, ...] | None = None, which: tuple[int, ...] | None = None, *, seed: int = 0
+) -> Iterator[Case]:
+    """The cases of ``rows`` (all of :data:`STRESS` if not given) on every photograph of ``group``, or on some of them.
+
+    ``which``: their places in :func:`~caunet.benchmark.photographs.colored`.
+    """
     for number, (row, make) in enumerate(STRESS.items()):
         if rows is not None and row not in rows:
             continue
         photos = colored(group)
         for index, (name, photo) in enumerate(photos.items()):
+            if which is not None and index not in which:
+                continue
             generator = generator_for(seed, 1000 * number + index, stream=7)
             made = make(photo, [p for other, p in photos.items() if other != name], generator)
             if made is not None:

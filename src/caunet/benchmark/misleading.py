@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 
 from caunet import geometry
 from caunet.benchmark.frames import blurred, draw_homography, take, uniform
-from caunet.benchmark.pairs import NOISE, Pair, draw_pair, find_frame, generator_for, quantized
+from caunet.benchmark.pairs import NOISE, Condition, Pair, draw_pair, generator_for, quantized, views
 from caunet.benchmark.photographs import Group, photographs
 
 __all__ = ["PLANE_MODELS", "PlaneModel", "facade", "layered", "moved_by", "watermarked"]
@@ -54,11 +54,11 @@ def facade(index: int, *, details: bool = False, seed: int = 0, side: int = 256)
         turn,
         geometry.translate(-middle, -middle),
     )
-    views = (
+    sights = (
         take(wall, view, (side, side)) + 0.5 * NOISE * torch.randn(side, side, generator=generator)
         for view in (frame, geometry.compose(frame, geometry.invert(H)))
     )
-    a, b = (quantized(view) for view in views)
+    a, b = (quantized(view) for view in sights)
     return Pair(a, b, H, torch.ones(side, side, dtype=torch.bool))
 
 
@@ -100,21 +100,21 @@ def moved_by(
     *,
     motion: float = 0.08,
     noise: float = 0.0,
+    condition: Condition = "clean",
     seed: int = 0,
     side: int = 256,
 ) -> Pair:
-    """A photograph moved by a member of ``model``, its corners by about ``motion`` of the side; noise on both."""
+    """A photograph moved by a member of ``model``, its corners by about ``motion`` of the side; noise on both.
+
+    ``condition``: what else changes, as in :func:`~caunet.benchmark.pairs.draw_pair`.
+    """
     generator = generator_for(seed, index, stream=8)
     H = _member(model, motion, side, generator)
     photos = list(photographs(group).values())
     photo = photos[index % len(photos)]
-    frame = find_frame(photo, H, side, generator)
-    views = (
-        take(photo, view, (side, side)) + noise * torch.randn(side, side, generator=generator)
-        for view in (frame, geometry.compose(frame, geometry.invert(H)))
-    )
-    a, b = (quantized(view) for view in views)
-    return Pair(a, b, H, torch.ones(side, side, dtype=torch.bool))
+    a, b, mask = views(photo, H, condition, generator, side)
+    a, b = (quantized(view + noise * torch.randn(side, side, generator=generator)) for view in (a, b))
+    return Pair(a, b, H, mask)
 
 
 def _member(model: PlaneModel, motion: float, side: int, generator: torch.Generator) -> Tensor:

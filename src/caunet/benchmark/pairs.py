@@ -31,6 +31,7 @@ __all__ = [
     "generator_for",
     "make_pair",
     "quantized",
+    "views",
 ]
 
 Condition = Literal["clean", "photometric", "blur", "occlusion", "low-texture"]
@@ -100,14 +101,21 @@ def make_pair(
     if isinstance(generator, int):
         generator = generator_for(generator, 0)
     H = draw_homography(motion, side, generator)
+    a, b, mask = views(photo, H, condition, generator, side)
+    return Pair(quantized(a), quantized(b), H, mask)
+
+
+def views(
+    photo: Tensor, H: Tensor, condition: Condition, generator: torch.Generator, side: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Pictures a and b (side, side) of ``photo`` that are related by H (3, 3), not yet rounded, and the mask."""
     frame = find_frame(photo, H, side, generator, calm=condition == "low-texture")
     if condition == "low-texture":
         photo = blurred(photo, SMOOTH * _scale(frame)) * FADED + (1 - FADED) / 2
     a = take(photo, frame, (side, side))
     b = take(photo, geometry.compose(frame, geometry.invert(H)), (side, side))
     mask = torch.ones(side, side, dtype=torch.bool)
-    a, b, mask = _CHANGES[condition](a, b, mask, photo, generator)
-    return Pair(quantized(a), quantized(b), H, mask)
+    return _CHANGES[condition](a, b, mask, photo, generator)
 
 
 def quantized(picture: Tensor) -> Tensor:

@@ -48,9 +48,11 @@ _SAMPLES = 1000  # pixels from which the share of noise in the normal equations 
 _GRADIENT_NOISE = (
     0.075  # variance of the mean gradient's noise, as a share of the residual's, behind `smooth`
 )
-# The sandwich takes weights and the last step as given; both depend on the noise. Chosen on calibration photographs.
-_INFLATION = 2.25
-_RESAMPLING = 0.004  # pixels: what reading between pixels costs
+# Parts are few, and the residuals of what was fitted to them a little too small. Chosen on calibration photographs.
+_INFLATION = 1.4
+_RESAMPLING = 0.0014  # pixels: what reading between pixels costs, everywhere,
+_PULL = 0.003  # and all of the image together
+_OTHERWISE = 0.75  # share of the normal equations, in any direction, that is not what it seems, at most
 _UNEVEN = 0.5  # share by which a field of light must lower the squared residuals to be one
 _LEAP = 4.0  # size of a step (1 is half the image) that no image justifies
 _FLAT = 0.004**2 / 4  # variance of gray levels of noise: what is flatter correlates with nothing
@@ -265,7 +267,8 @@ class _Work:
         )
         mean = energy / shares.clamp_min(1e-3)
         usual = self._usual(mean, shares)
-        trust = mean.div_(usual.clamp_min(_QUIET).mul(_TOLERANCE)).add_(1).square_().reciprocal_()
+        self.tolerated = usual.clamp_min(_QUIET).mul(_TOLERANCE)
+        trust = mean.div_(self.tolerated).add_(1).square_().reciprocal_()
         if self.first and self.correlated is not None and self.count <= _FIRST:
             trust *= self.correlated
         return self._pixels(trust) * self.inside
@@ -318,21 +321,30 @@ class _Work:
     def covariance(self) -> Matrix:
         """Of the generators, the light being unknown, too: the sandwich A^-1 B A^-1 of least squares.
 
-        A are the normal equations. B is how far the gradients of the cost of separate parts of the image scatter, so
-        that nothing need be known of the noise: it may differ from place to place and, as smoothed noise does, agree
-        between neighbors. The parts are small, so that a part's coordinates are those of its middle.
+        B is how far the gradients of the cost of separate parts of the image scatter, so that nothing need be known of
+        the noise: it may differ from place to place and, as smoothed noise does, agree between neighbors. The parts are
+        small, so that a part's coordinates are those of its middle. A is how the gradient of the whole changes with
+        the unknowns: the normal equations, less what the change of the weights takes from them, less what is noise.
         """
         count, height, width = self.a.shape
         side = _PART
-        while side > 4 and count * (height // side) * (width // side) < _PARTS:
+        while side > _BLOCK and count * (height // side) * (width // side) < _PARTS:
             side //= 2
         force = self.weight.mul_(self.residual)
-        sums = torch.stack(
-            [
-                _pool_rows(plane * force, side)
-                for plane in (self.g_x, self.g_y, self.a, self.ones, self.laplacian)
-            ]
-        )
+        planes = (self.g_x, self.g_y, self.a, self.ones, self.laplacian)
+        fine = torch.stack([_pool_rows(plane * force, _BLOCK) for plane in planes])
+        gradients = self._gradients(_pool(fine, side // _BLOCK), side)
+        free = len(self.generators)
+        less = self._noise(free, float(force.flatten() @ self.residual.flatten()))
+        less += self._of_weights(self._gradients(fine, _BLOCK))
+        inverse = _inverse_less(self.normal, less)
+        # Rounding to gray levels is always there, even where no residual shows it.
+        spread = inverse @ (gradients @ gradients.T) @ inverse + _QUIET * inverse
+        covariance: Matrix = _INFLATION * spread[:free, :free] + self._resampling(free)
+        return covariance
+
+    def _gradients(self, sums: Tensor, side: int) -> Matrix:
+        """(unknowns, blocks): gradients of the cost, from ``sums`` (5, K, rows, columns) over blocks of ``side``."""
         x, y = (
             avg_pool2d(t, s, ceil_mode=True)
             for t, s in ((self.inner_x, (1, side)), (self.inner_y, (side, 1)))
@@ -340,16 +352,23 @@ class _Work:
         columns = sums.new_empty(self.last, *sums.shape[1:])
         columns[list(PLANES)] = sums
         fill_columns(columns, x, y, self.lights)
-        gradients = self.basis @ columns.flatten(1).double().cpu().numpy()
-        free = len(self.generators)
-        normal = self.normal - self._noise(free, float(force.flatten() @ self.residual.flatten()))
-        scale = 1 / np.sqrt(np.maximum(np.diag(normal), 1e-12))
-        inverse = np.linalg.inv(normal * scale[:, None] * scale + 1e-9 * np.eye(len(scale)))
-        inverse *= scale[:, None] * scale
-        # Rounding to gray levels is always there, even where no residual shows it.
-        spread = inverse @ (gradients @ gradients.T) @ inverse + _QUIET * inverse
-        covariance: Matrix = _INFLATION * spread[:free, :free] + self._resampling(free)
-        return covariance
+        gradients: Matrix = self.basis @ columns.flatten(1).double().cpu().numpy()
+        return gradients
+
+    def _of_weights(self, gradients: Matrix) -> Matrix:
+        """What the normal equations lose because weights depend on the residuals, from the ``gradients`` of blocks.
+
+        A block of n pixels has the weight w = (1 + e / t)^-2 of its mean squared residual e and what is tolerated, t.
+        The derivative of w, 4 / (n t) w^(3/2) times the gradient of the cost at weight 1, is against the gradient.
+        """
+        inside = _pool(self.inside).flatten().double().cpu().numpy()
+        root = _pool(self.root * self.inside).flatten().double().cpu().numpy() / np.maximum(inside, 1e-9)
+        known = (inside > 0.5) & (root > 1e-2)
+        factor = np.where(
+            known, 4 / (np.maximum(inside, 1) * float(self.tolerated)) / np.maximum(root, 1e-2), 0.0
+        )
+        lost: Matrix = (gradients * factor) @ gradients.T
+        return lost
 
     def _resampling(self, free: int) -> Matrix:
         """The covariance that lets every place be off by what reading between pixels costs, noise or none."""
@@ -357,7 +376,11 @@ class _Work:
             self.unit * point_moves(_GRID * np.array(self.size[::-1]) / max(self.size)) @ self.generators.T
         )
         moves = moves.reshape(-1, free)  # (50, k)
-        floor = _RESAMPLING**2 * np.linalg.inv(moves.T @ moves / len(_GRID))
+        normal = moves.T @ moves / len(_GRID)
+        along = np.linalg.solve(
+            normal, moves.reshape(-1, 2, free).mean(0).T
+        )  # (k, 2): of shifts of all of it
+        floor = _RESAMPLING**2 * np.linalg.inv(normal) + _PULL**2 * along @ along.T
         return np.asarray(floor, np.float64)
 
     @property
@@ -369,8 +392,7 @@ class _Work:
         """What noise in the images' gradients adds to the normal equations: it looks like texture, and is none.
 
         Noise has gradients of a known share of its variance behind the smoothing filter, and the residual shows its
-        variance: ``squares`` are its weighted ones. At most three quarters of what is there are called noise, in any
-        direction.
+        variance: ``squares`` are its weighted ones.
         """
         spacing = max(4, round((self.a.numel() / _SAMPLES) ** 0.5))
         thin = slice(spacing // 2, None, spacing)
@@ -383,11 +405,18 @@ class _Work:
         residual = squares / max(float(self.both[ONE, ONE]), 1e-6)
         noise = np.zeros_like(self.normal)
         noise[:free, :free] = sums * (_GRADIENT_NOISE * residual * self.root.numel() / max(root.size, 1))
-        scale = 1 / np.sqrt(np.maximum(np.diag(self.normal)[:free], 1e-12))
-        scale = scale[:, None] * scale
-        whiten = np.linalg.inv(np.linalg.cholesky(self.normal[:free, :free] * scale + 1e-6 * np.eye(free)))
-        whitened = whiten @ (noise[:free, :free] * scale) @ whiten.T
-        return noise * min(1.0, 0.75 / max(float(np.linalg.eigvalsh(whitened).max()), 1e-12))
+        return noise
+
+
+def _inverse_less(normal: Matrix, less: Matrix) -> Matrix:
+    """The inverse of ``normal`` - ``less``, of which at most three quarters are taken away in any direction."""
+    scale = 1 / np.sqrt(np.maximum(normal.diagonal(), 1e-12))
+    scale = scale[:, None] * scale
+    whiten = np.linalg.inv(np.linalg.cholesky(normal * scale + 1e-7 * np.eye(len(scale))))
+    share, along = np.linalg.eigh(whiten @ (less * scale) @ whiten.T)
+    half = whiten.T @ along
+    inverse: Matrix = (half / (1 - np.minimum(share, _OTHERWISE))) @ half.T * scale
+    return inverse
 
 
 def _solve(normal: Matrix, right: Matrix, ridge: float) -> Matrix:
