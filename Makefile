@@ -46,6 +46,9 @@ docs: $(VENV)/.docs ## Build the documentation, with every warning an error: bui
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build -q --strict
 	@echo "build/site/index.html"
 
+dist: $(VENV)/.dev ## Build and check wheel and sdist: dist/
+	@$(BIN)/python -m tools.dist
+
 screenshots: $(VENV)/.dev ## Take pictures of the page (needs Chromium): docs/figures/page-*.png
 	@$(BIN)/python -m tools.screenshots docs/figures
 
@@ -76,7 +79,7 @@ bench: $(VENV)/.dev ## Measure speed side by side and save benchmarks/results/*.
 	@$(BIN)/python -m benchmarks.pairs
 	@$(BIN)/python -m benchmarks.training
 
-tables: $(VENV)/.run ## Fill the tables of README.md and docs/ from what is committed
+tables: $(VENV)/.run ## Fill the tables of docs/ from what is committed
 	@$(BIN)/python -m caunet.reproduction.tables
 	@$(BIN)/python -m benchmarks.readme
 

@@ -41,8 +41,8 @@ def main() -> None:
     found = caunet.estimate(pair.a, pair.b)
     error = float(corner_error(torch.as_tensor(found.matrix), pair.H, 320, centered=False))
     panels = {
-        "first picture": pair.a.clamp(0, 1)[..., None].expand(-1, -1, 3),
-        "second picture": pair.b.clamp(0, 1)[..., None].expand(-1, -1, 3),
+        "first": pair.a.clamp(0, 1)[..., None].expand(-1, -1, 3),
+        "second": pair.b.clamp(0, 1)[..., None].expand(-1, -1, 3),
         "before": overlay(pair.a, pair.b, torch.ones_like(pair.b) > 0),
         "after": overlay(pair.a, found.warp(pair.b), found.warp(torch.ones_like(pair.b)) > 0.99),
     }

@@ -1,4 +1,4 @@
-"""Put the measured speeds of benchmarks/results into the README, between its markers.
+"""Put the measured speeds of benchmarks/results into docs/speed.md, between its markers.
 
 python -m benchmarks.readme
 """
@@ -42,5 +42,5 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    changed = fill(ROOT / "README.md", table(), section="speed")
-    print("README.md", "updated" if changed else "was up to date")
+    changed = fill(ROOT / "docs" / "speed.md", table(), section="speed")
+    print("docs/speed.md", "updated" if changed else "was up to date")

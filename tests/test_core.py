@@ -1,14 +1,18 @@
-"""The core alone: what ``pip install caunet`` brings, in an environment that has nothing else.
+"""The core alone: the built wheel, installed into an environment that has nothing else but what the core requires.
 
-The environment is real, and costs nothing: a virtual environment whose site-packages holds links to the distributions
-that the core requires, found by following the requirements in pyproject.toml through the installed metadata.
+The environment is real, and costs little: a virtual environment whose site-packages holds links to the distributions
+that the core requires, found by following the requirements in pyproject.toml through the installed metadata. The wheel
+is the one that ``make dist`` makes.
 """
 
 import json
 import os
+import re
 import subprocess
+import sys
 import tomllib
 import venv
+import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -17,6 +21,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from PIL import Image
+from tools.dist import build
 
 ROOT = Path(__file__).parents[1]
 CORE = {"torch", "numpy", "pillow", "safetensors", "tyro", "rich", "filelock", "lazy-loader", "loky"}
@@ -45,7 +50,14 @@ def _closure(requirements: list[str]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    (path,) = build(tmp_path_factory.mktemp("dist") / "dist", kinds=("--wheel",))
+    return path
+
+
+@pytest.fixture(scope="module")
+def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment that holds caunet and what its core requires."""
     home = tmp_path_factory.mktemp("core")
     venv.create(home, with_pip=False, symlinks=True)
@@ -56,7 +68,11 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for top in tops - {"__pycache__"}:
             if not (packages / top).exists():
                 (packages / top).symlink_to(installed.locate_file(top))
-    (packages / "caunet").symlink_to(ROOT / "src" / "caunet")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install", "-q", "--no-deps",
+         "--no-index", "--no-compile", "--disable-pip-version-check", wheel],
+        check=True, timeout=120,
+    )  # fmt: skip
     return home / "bin" / "python"
 
 
@@ -155,6 +171,33 @@ def test_the_core_estimates_and_trains_and_names_what_is_missing(core: Path, ima
             assert said.startswith("caunet: ")
             assert said.endswith(f"pip install 'caunet[{extra}]'")
             assert "\n" not in said
+
+
+def test_the_wheel_is_whole_and_its_description_stands_alone(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+        (metadata,) = (archive.read(name).decode() for name in inside if name.endswith(".dist-info/METADATA"))
+    package = ROOT / "src"
+    wanted = {str(path.relative_to(package)) for path in (package / "caunet").rglob("*") if path.is_file()}
+    wanted = {name for name in wanted if "__pycache__" not in name}
+    assert {name for name in inside if name.startswith("caunet/")} == wanted
+    links = re.findall(r"\]\(([^)]+)\)", metadata)
+    assert len(links) > 15
+    assert all(link.startswith("https://") for link in links)
+    urls = dict(
+        line.split(": ", 1)[1].split(", ") for line in metadata.splitlines() if line.startswith("Project-URL")
+    )
+    assert {"Repository", "Documentation", "Issues", "Changelog"} <= set(urls)
+    # What the links point at is here: the address is the same file in the repository.
+    for link in links:
+        if link.startswith(urls["Repository"]):
+            path = re.sub(r"^/(blob|raw)/main/", "", link.removeprefix(urls["Repository"])).partition("#")[0]
+            assert (ROOT / path).exists(), link
+
+
+def test_its_command_is_installed(core: Path, tmp_path: Path) -> None:
+    done = subprocess.run([core.parent / "caunet", "--version"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == f"caunet {_project()['version']}\n"
 
 
 def test_help_answers_without_torch(core: Path, tmp_path: Path) -> None:

@@ -17,14 +17,6 @@ README = (ROOT / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
-def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
-    example = EXAMPLES[1]
-    assert len([line for line in example.splitlines() if line]) <= 11
-    exec(compile(example, "README.md", "exec"), {})
-    # Uniform on [-45, 45]: always answering 0 has an error of 90² / 12 = 675.
-    assert float(capsys.readouterr().out) < 400
-
-
 def test_the_first_example_aligns_two_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     photograph = next(iter(photographs("test").values()))
     pair = make_pair(photograph, "photometric", 0.05, 3)
@@ -38,7 +30,12 @@ def test_the_first_example_aligns_two_pictures(tmp_path: Path, monkeypatch: pyte
     assert (moved - truth).norm(dim=1).mean() < 0.5
     assert names["found"].confidence > 0.5
     assert names["aligned"].size == (256, 256)
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 1
+
+
+def test_it_is_short() -> None:
+    assert len(README.splitlines()) < 130
+    assert len([line for line in EXAMPLES[0].splitlines() if line and not line.startswith("import")]) <= 5
 
 
 def test_its_files_are_there() -> None:

@@ -51,7 +51,16 @@ def on_config(config: Any) -> Any:
                 {"Gallery": ["gallery/index.md", *shown]} if page == {"Gallery": "gallery/index.md"} else page
                 for page in part["Tutorials"]
             ]
+    _add_new_pages(config.nav)
     return config
+
+
+def _add_new_pages(nav: list[Any]) -> None:
+    """A page that the navigation does not name yet stands at the end of the explanations, until somebody places it."""
+    named = set(re.findall(r"'([^']+\.md)'", str(nav)))
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        if path.name not in named:
+            next(part for part in nav if "Explanation" in part)["Explanation"].append(path.name)
 
 
 def on_files(files: Files, config: Any) -> Files:

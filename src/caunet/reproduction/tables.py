@@ -1,6 +1,6 @@
 """Tables II and III: ours, the paper's, and the ratio; for a terminal, for Markdown, for the report.
 
-``python -m caunet.reproduction.tables results README.md docs/reproduction.md`` rewrites what stands between
+``python -m caunet.reproduction.tables results docs/reproduction.md`` rewrites what stands between
 ``<!-- results:begin -->`` and ``<!-- results:end -->`` in those files.
 
 >>> show(0.0489), show(3.518), show(147.2), show(0.00123)
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str]) -> int:
     folder, *names = arguments or ["results"]
     found = load(Path(folder))
     text, best = document(found), best_markdown(found)
-    for name in names or ["README.md", "docs/reproduction.md", "docs/learning-rule.md"]:
+    for name in names or ["docs/reproduction.md", "docs/learning-rule.md"]:
         path = Path(name)
         marked = [section for section in ("results", "best") if _marker(section) in path.read_text("utf-8")]
         changed = [
