@@ -4,9 +4,10 @@
     python -m benchmarks.space baselines                                               # what they are held against
     python -m benchmarks.space tables                                                  # README.md, docs/space.md
     python -m benchmarks.space figure RUN                                              # docs/figures/space-units.png
+    python -m benchmarks.space shapes                                                  # docs/figures/shapes3.png
 
 Baselines are measured on the networks' own test pairs: the mean and the search over shifts on all of them, the searches
-over grids of rotations and of scalings on 2,000, because they take minutes.
+over grids of rotations and of scalings on 2,000, because they take long.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import torch
 from benchmarks.harness import RESULTS, environment
 
 from caunet.baselines import baselines_for
-from caunet.data import PairSource, load_images
+from caunet.data import PairSource, load_images, shapes3
 from caunet.drawing import new_figure, save_figure
 from caunet.evaluation import evaluate
 from caunet.files import write_json
@@ -32,6 +33,7 @@ from caunet.reproduction.tables import fill
 ROOT = Path(__file__).parents[1]
 STORED = RESULTS / "space.json"
 FIGURE = ROOT / "docs" / "figures" / "space-units.png"
+SHAPES = ROOT / "docs" / "figures" / "shapes3.png"
 FEW = 2_000
 GRIDS = ("rotation3", "scaling3")
 COLORS = ("#0072b2", "#d55e00")  # of a voxel of x, of a voxel of y
@@ -123,6 +125,17 @@ def draw(model: RelationNetwork, source: PairSource, columns: int = 4, pairs: in
     return figure
 
 
+def draw_shapes(rows: int = 2, columns: int = 6) -> Any:
+    """The middle slices of the first volumes of shapes3."""
+    figure = new_figure(1.5 * columns, 1.5 * rows)
+    for number, axis in enumerate(figure.subplots(rows, columns).flat):
+        axis.imshow(
+            shapes3.make(number)[shapes3.SIDE // 2], cmap="gray", vmin=0, vmax=255, interpolation="nearest"
+        )
+        axis.set_axis_off()
+    return figure
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -130,6 +143,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("baselines", help="measure predictors that have learned nothing")
     commands.add_parser("tables", help="fill README.md and docs/space.md from what is committed")
+    commands.add_parser("shapes", help="draw slices of shapes3")
     figure = commands.add_parser("figure", help="draw what the units of a trained network compare")
     figure.add_argument("run", type=Path, help="directory of a run of translation3, or a weights file")
     options = parser.parse_args()
@@ -139,6 +153,9 @@ def main() -> None:
         for name in ("docs/space.md", "README.md"):
             changed = fill(ROOT / name, table(), section="space")
             print(name, "updated" if changed else "was up to date")
+    elif options.command == "shapes":
+        save_figure(draw_shapes(), SHAPES, dpi=120)
+        print(SHAPES)
     else:
         weights = options.run / "weights.safetensors" if options.run.is_dir() else options.run
         model = load_weights(weights)

@@ -36,8 +36,8 @@ __all__ = [
 
 Predictor = Callable[[Tensor, Tensor], Tensor]
 
-# Steps along each dimension of the grid: half a degree, 0.05 of a factor; in space 5 degrees, 0.19 of a factor.
-_GRID_STEPS = {"rotation": 181, "scaling": 31, "rotation3": 13, "scaling3": 9}
+# Steps along each dimension of the grid: half a degree, 0.05 of a factor; in space 7.5 degrees, 0.19 of a factor.
+_GRID_STEPS = {"rotation": 181, "scaling": 31, "rotation3": 9, "scaling3": 9}
 _CHUNK = 16  # candidates compared at once: (2000, 16, 121) floats are 15 MB
 _KEPT = 1 << 26  # numbers in warps that are kept; more are made again for every batch
 
@@ -114,8 +114,8 @@ def exhaustive_grid(
     Args:
         task: its range is the grid's.
         patch: side of the patches.
-        steps: points of the grid along each dimension; default 181 for rotation, 31 x 31 for scaling; of volumes 13 and
-            9 along each of three.
+        steps: points of the grid along each dimension; default 181 for rotation, 31 x 31 for scaling; of volumes
+            9 along each of three dimensions.
         refine: add the vertex of a parabola along each dimension.
     """
     if steps is None:
