@@ -84,6 +84,26 @@ def strongest_pairs(
     return places[0], places[1], largest.values / view.matrix.sum()
 
 
+def displacement(model: RelationNetwork, unit: int) -> torch.Tensor:
+    """From the voxels of x that a unit sees to those of y, (3,) as (x, y, z): the mean over its W."""
+    view = model.relation.view(unit)
+    assert view is not None
+    shape = model.model_spec.patch_shape
+    voxels = torch.stack(torch.unravel_index(torch.arange(view.matrix.shape[0]), shape)[::-1], -1).float()
+    return (view.b @ voxels - view.a @ voxels) / view.matrix.sum()
+
+
+def agreement(model: RelationNetwork, source: PairSource) -> tuple[float, int]:
+    """The correlation, over units, of the shift they are made for with the mean shift at which they win; how many."""
+    pairs = source.batch(0, torch.arange(min(10_000, len(source))))
+    with torch.no_grad():
+        winner = model.units(pairs.x, pairs.y).argmax(1)
+    units = [unit for unit in range(model.model_spec.units) if int((winner == unit).sum()) >= 20]
+    made = torch.stack([displacement(model, unit) for unit in units]).flatten()
+    won = torch.stack([pairs.z[winner == unit].mean(0) for unit in units]).flatten()
+    return float(torch.corrcoef(torch.stack([made, won]))[0, 1]), len(units)
+
+
 def heard(model: RelationNetwork, source: PairSource, count: int) -> tuple[list[int], torch.Tensor]:
     """Units that win often and at different z: each the one that most often wins in a cluster of z, and its mean z."""
     pairs = source.batch(0, torch.arange(min(10_000, len(source))))
@@ -102,7 +122,8 @@ def heard(model: RelationNetwork, source: PairSource, count: int) -> tuple[list[
 def draw(model: RelationNetwork, source: PairSource, columns: int = 4, pairs: int = 40) -> Any:
     """Some units as cubes: lines join the voxel of x to the voxel of y with which a unit compares it."""
     units, means = heard(model, source, columns)
-    figure = new_figure(2.6 * columns, 3.0)
+    figure = new_figure(2.6 * columns, 3.3, layout="none")
+    figure.subplots_adjust(left=0.0, right=0.97, top=0.86, bottom=0.12, wspace=0.05)
     last = model.model_spec.patch - 1
     for place, (unit, z) in enumerate(zip(units, means, strict=True)):
         axis = figure.add_subplot(1, columns, place + 1, projection="3d")
@@ -121,7 +142,7 @@ def draw(model: RelationNetwork, source: PairSource, columns: int = 4, pairs: in
         for line in (axis.xaxis, axis.yaxis, axis.zaxis):
             line.set_ticks([0, last // 2, last], ["", "", ""])
         if place == 0:
-            figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+            figure.legend(*axis.get_legend_handles_labels(), loc="lower center", ncols=2, fontsize=8)
     return figure
 
 
@@ -161,7 +182,10 @@ def main() -> None:
         model = load_weights(weights)
         source = PairSource(load_images("shapes3", split="test", dimensions=3), model.model_spec.task)
         save_figure(draw(model, source), FIGURE, dpi=150)
-        print(FIGURE)
+        correlation, units = agreement(model, source)
+        print(
+            f"{FIGURE}\ndisplacement of W and mean shift at which a unit wins: r = {correlation:.3f} over {units} units"
+        )
 
 
 if __name__ == "__main__":
