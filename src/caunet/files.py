@@ -14,6 +14,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
 import tempfile
 import unicodedata
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 __all__ = [
+    "address_reason",
     "atomic_write",
     "cache_dir",
     "open_regular",
@@ -96,6 +98,19 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def address_reason(path: str | os.PathLike[str]) -> str | None:
+    """Why ``path`` cannot be opened if it is an address of the web; None if it is a path.
+
+    >>> address_reason("https://example.org/a.png")
+    'is an address, not a file; caunet fetches nothing: save it as a file first'
+    >>> address_reason("a.png") is address_reason("C:/a.png") is None
+    True
+    """
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", os.fspath(path)) is None:
+        return None
+    return "is an address, not a file; caunet fetches nothing: save it as a file first"
 
 
 def _check_regular(mode: int, path: str | os.PathLike[str]) -> None:

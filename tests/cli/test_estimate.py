@@ -65,7 +65,7 @@ def test_it_tells_in_words(pictures, capsys):
     said = capsys.readouterr()
     assert said.err == ""
     for words in (
-        "projective, from a (98 x 80) to b (110 x 73)",
+        "projective, from a (height 80, width 98) to b (height 73, width 110)",
         "12.00 px right, 7.00 px up",
         "0.00°",
         "1.0000 (x 1.0000, y 1.0000)",

@@ -179,7 +179,8 @@ class EstimateCommand(SearchOptions):
                 print(f"  {name:<12} {path}")
         if found.confidence < self.min_confidence:
             print(
-                f"caunet: confidence {found.confidence:.2f} is below --min-confidence {self.min_confidence:g}",
+                f"caunet: confidence {_below(found.confidence, self.min_confidence)} is below "
+                f"--min-confidence {self.min_confidence:g}",
                 file=sys.stderr,
             )
             return UNSURE
@@ -241,6 +242,16 @@ class EstimateCommand(SearchOptions):
             save_image(overlay(self.a, self.b, found), self.overlay, "--overlay")
             written["overlay"] = self.overlay
         return written
+
+
+def _below(confidence: float, bound: float) -> str:
+    """The confidence with as many digits as it takes to be seen below ``bound``: 0.999 rather than 1.00.
+
+    >>> _below(0.9987, 1.0), _below(0.31, 0.5)
+    ('0.999', '0.31')
+    """
+    digits = next((n for n in range(2, 17) if float(f"{confidence:.{n}f}") < bound), 17)
+    return f"{confidence:.{digits}f}"
 
 
 def _writable(image: Any, path: Path) -> Any:

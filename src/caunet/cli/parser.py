@@ -1,44 +1,48 @@
-"""The tree of subcommands, read from the dataclasses that define them."""
+"""The subcommands, each in a file of its own that is imported when it is asked for.
+
+``caunet --help`` and wrong commands are answered here, without the parser's library and without torch: in a moment.
+"""
 
 import functools
+import importlib
 import json
 import operator
 import os
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Protocol
-
-import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+from typing import Any, NoReturn, Protocol
 
 import caunet
-from caunet.cli import (
-    align,
-    bench,
-    data,
-    estimate,
-    estimate_many,
-    evaluate,
-    export,
-    models,
-    reproduce,
-    serve,
-    train,
-    train_matcher,
-    weights,
-)
-from caunet.registry import IMPORT, import_named
+from caunet.registry import IMPORT, import_named, nearest
 
-__all__ = ["Command", "command_names", "parse"]
+__all__ = ["COMMANDS", "Command", "command_names", "parse"]
 
 _ABOUT = """Estimate the transformation between two images, and train the networks that do it.
 
-Start with `caunet estimate a.png b.png --overlay overlay.png` (two images of your own), with
-`caunet reproduce --profile quick` (the paper's networks on embedded photographs) or with
-`caunet data show --task rotation --out sample.png` (the pairs they are trained on).
+Start with `caunet estimate a.png b.png --overlay overlay.png` (two images of your own),
+with `caunet reproduce --profile quick` (the paper's networks on embedded photographs)
+or with `caunet data show --task rotation --out sample.png` (the pairs they are trained on)."""
 
-Tasks, units and networks of your own: with any command, `--import MODULE` (or CAUNET_IMPORT=MODULE) imports the module
-that registers them."""
+_MORE = """`caunet COMMAND --help` explains a command; `caunet --version` prints the version.
+With any command, `--import MODULE` imports a module that registers tasks, units or networks of your own.
+Tab completion: `caunet --tyro-write-completion bash FILE` (or zsh, tcsh)."""
+
+# name: (module:class, or a module whose COMMANDS are the subcommands; what it is for)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "estimate": ("estimate:EstimateCommand", "the transformation between two images"),
+    "estimate-many": ("estimate_many:EstimateManyCommand", "the same for many pairs, into one file"),
+    "align": ("align:Align", "a stack or a video brought into one common frame"),
+    "serve": ("serve:Serve", "a page in the browser, and an API for programs"),
+    "train": ("train:Train", "train one network on one task"),
+    "train-matcher": ("train_matcher:TrainMatcher", "train the network that matches places"),
+    "evaluate": ("evaluate:Evaluate", "errors of a trained network on test pairs"),
+    "models": ("models:Models", "the networks and their variants"),
+    "weights": ("weights", "networks that come with the package: list, pack, upgrade"),
+    "export": ("export:Export", "a network as an ONNX file"),
+    "data": ("data", "images and pairs: fetch, show, count"),
+    "reproduce": ("reproduce:Reproduce", "the paper's tables, trained here"),
+    "bench": ("bench", "registration beside other methods, on known pairs"),
+}
 
 
 class Command(Protocol):
@@ -51,21 +55,87 @@ class Command(Protocol):
 
 def parse(arguments: Sequence[str]) -> Command:
     """The subcommand that ``arguments`` ask for; wrong ones end the program with code 2 and a message."""
-    if list(arguments) == ["--version"]:
-        return _Version()
     arguments = _import_modules(arguments)
-    if not arguments:
-        arguments = ["--help"]
+    if arguments in ([], ["--help"], ["-h"]):
+        return _Said(_help())
+    if arguments == ["--version"]:
+        return _Said(f"caunet {caunet.__version__}")
+    name, *rest = arguments
+    if name.startswith("--tyro-"):  # completion needs all of them
+        return _tyro(_everything(), "caunet", arguments)
+    if name not in COMMANDS:
+        _refuse("caunet", name, COMMANDS)
+    kind = _kind(name, rest)
+    if isinstance(kind, Mapping):
+        if rest and not rest[0].startswith("-") and rest[0] not in kind:
+            _refuse(f"caunet {name}", rest[0], kind)
+        kind = _union(kind)
+    return _tyro(kind, f"caunet {name}", rest or (["--help"] if name in _GROUPS else []))
+
+
+_GROUPS = {name for name, (place, _) in COMMANDS.items() if ":" not in place}
+
+
+def _kind(name: str, arguments: Sequence[str]) -> Any:
+    """The class of a command, or the classes of its subcommands by name."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = importlib.import_module(f"caunet.cli.{module}")
+    if not attribute:
+        return found.COMMANDS
+    return getattr(found, attribute)
+
+
+def _refuse(command: str, word: str, known: Mapping[str, Any]) -> NoReturn:
+    """Wrong arguments, as the parser treats them: one line, exit code 2."""
+    what = "an option" if word.startswith("-") else "a command"
+    raise ValueError(
+        f"{word!r} is not {what} of {command}{nearest(word, known)}; there are {', '.join(known)}"
+    )
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    listed = "\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items())
+    return f"usage: caunet COMMAND ...\n\n{_ABOUT}\n\ncommands:\n{listed}\n\n{_MORE}"
+
+
+def _tyro(kind: Any, prog: str, arguments: Sequence[str]) -> Command:
+    import tyro
+
+    from caunet.cli.help_texts import plain_help
+
+    options: dict[str, Any] = {}
+    if isinstance(kind, type):
+        plain_help(kind)
+        if hasattr(
+            kind, "for_profile"
+        ):  # a profile and model that are named decide the defaults that help shows
+            named = (_named(arguments, "--profile"), _named(arguments, "--model"))
+            options["default"] = kind.for_profile(*named)
     command: Command = tyro.cli(
-        _tree(arguments),
-        prog="caunet",
-        description=_ABOUT,
+        kind,
+        prog=prog,
         args=list(arguments),
         config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
         registry=_registry(),
         console_outputs=os.environ.get("RANK", "0") == "0",  # under torchrun one process speaks
+        **options,
     )
     return command
+
+
+def _everything() -> Any:
+    """The whole tree, for completion."""
+    from typing import Annotated
+
+    import tyro
+
+    members: list[Any] = []
+    for name, (_, about) in COMMANDS.items():
+        kind = _kind(name, [])
+        whole = _union(kind) if isinstance(kind, Mapping) else kind
+        members.append(Annotated[whole, tyro.conf.subcommand(name, description=about)])
+    return functools.reduce(operator.or_, members)
 
 
 def _import_modules(arguments: Sequence[str]) -> list[str]:
@@ -90,58 +160,29 @@ def _import_modules(arguments: Sequence[str]) -> list[str]:
 
 def command_names() -> list[tuple[str, ...]]:
     """Every command, as it is typed: ``("estimate",)``, ``("data", "fetch")``."""
-    groups = {"data": data.COMMANDS, "bench": bench.COMMANDS, "weights": weights.COMMANDS}
     found: list[tuple[str, ...]] = []
-    for member in typing.get_args(_tree([])):
-        name = next(item.name for item in member.__metadata__ if hasattr(item, "name"))
-        found += [(name, inner) for inner in groups[name]] if name in groups else [(name,)]
+    for name in COMMANDS:
+        kind = _kind(name, [])
+        found += [(name, inner) for inner in kind] if isinstance(kind, Mapping) else [(name,)]
     return found
 
 
-def _tree(arguments: Sequence[str]) -> Any:
-    """The union of the subcommands; profile, model and task named in ``arguments`` decide the defaults shown."""
-    groups: list[Any] = [
-        Annotated[estimate.EstimateCommand, tyro.conf.subcommand("estimate")],
-        Annotated[estimate_many.EstimateManyCommand, tyro.conf.subcommand("estimate-many")],
-        Annotated[align.Align, tyro.conf.subcommand("align")],
-        Annotated[serve.Serve, tyro.conf.subcommand("serve")],
-        Annotated[
-            _union(data.COMMANDS),
-            tyro.conf.subcommand("data", description="Images and pairs: fetch, show, count."),
-        ],
-        Annotated[
-            train.Train,
-            tyro.conf.subcommand(
-                "train",
-                default=train.Train.for_profile(
-                    *(_named(arguments, option) for option in ("--profile", "--model", "--task"))
-                )
-                if "train" in arguments
-                else train.Train(),
-            ),
-        ],
-        Annotated[train_matcher.TrainMatcher, tyro.conf.subcommand("train-matcher")],
-        Annotated[evaluate.Evaluate, tyro.conf.subcommand("evaluate")],
-        Annotated[reproduce.Reproduce, tyro.conf.subcommand("reproduce")],
-        Annotated[models.Models, tyro.conf.subcommand("models")],
-        Annotated[
-            _union(bench.COMMANDS),
-            tyro.conf.subcommand("bench", description="Registration beside other methods, on known pairs."),
-        ],
-        Annotated[export.Export, tyro.conf.subcommand("export")],
-        Annotated[
-            _union(weights.COMMANDS),
-            tyro.conf.subcommand(
-                "weights", description="Networks that come with the package: list, pack, upgrade; prune any."
-            ),
-        ],
-    ]
-    return functools.reduce(operator.or_, groups)
-
-
 def _union(commands: Mapping[str, type]) -> Any:
-    named = [Annotated[kind, tyro.conf.subcommand(name)] for name, kind in commands.items()]
+    from typing import Annotated
+
+    import tyro
+
+    from caunet.cli.help_texts import plain_help
+
+    named = [
+        Annotated[plain_help(kind), tyro.conf.subcommand(name, description=_first_sentence(kind))]
+        for name, kind in commands.items()
+    ]
     return functools.reduce(operator.or_, named)
+
+
+def _first_sentence(kind: type) -> str:
+    return (kind.__doc__ or "").strip().split("\n\n")[0]
 
 
 def _named(arguments: Sequence[str], option: str) -> str | None:
@@ -154,8 +195,10 @@ def _named(arguments: Sequence[str], option: str) -> str | None:
     return None
 
 
-def _registry() -> ConstructorRegistry:
+def _registry() -> Any:
     """Options that are JSON objects, such as ``--model-options '{"bias": false}'``."""
+    from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
     registry = ConstructorRegistry()
 
     @registry.primitive_rule
@@ -183,9 +226,12 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-class _Version:
-    """``caunet --version``."""
+class _Said:
+    """An answer that needs no command: help, the version."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def run(self) -> int:
-        print(f"caunet {caunet.__version__}")
+        print(self.text)
         return 0

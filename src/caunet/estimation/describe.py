@@ -56,4 +56,4 @@ def _explained(share: float | None) -> list[tuple[str, str]]:
 
 
 def _size(size: list[int]) -> str:
-    return f"{size[1]} x {size[0]}"
+    return f"height {size[0]}, width {size[1]}"

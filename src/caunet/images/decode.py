@@ -28,7 +28,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError, features
 
 from caunet.errors import DataError, MissingExtraError
 from caunet.extras import require
-from caunet.files import open_regular, printable_path
+from caunet.files import address_reason, open_regular, printable_path
 
 __all__ = [
     "FORMATS",
@@ -148,7 +148,8 @@ def _decoding_errors(name: str, formats: tuple[str, ...] = FORMATS) -> Iterator[
     except IsADirectoryError as error:
         raise ImageError(name, "is a directory; name one image in it") from error
     except OSError as error:
-        raise ImageError(name, f"cannot be read: {_os_reason(error)}") from error
+        address = address_reason(error.filename) if isinstance(error.filename, str | os.PathLike) else None
+        raise ImageError(name, address or f"cannot be read: {_os_reason(error)}") from error
     except Exception as error:  # decoders of damaged files raise whatever they meet
         raise ImageError(name, f"cannot be read: {error or type(error).__name__}") from error
 

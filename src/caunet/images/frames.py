@@ -26,7 +26,7 @@ import torch
 
 from caunet.errors import DataError
 from caunet.extras import require
-from caunet.files import printable_path
+from caunet.files import address_reason, printable_path
 from caunet.images.cut_off import missing_bytes
 from caunet.images.decode import MAX_PIXELS, SUFFIXES
 from caunet.images.read import stored_pixels
@@ -123,6 +123,8 @@ def frame_rate(path: str | os.PathLike[str]) -> float | None:
 
 
 def _open_path(path: Path, argument: str, channel: int | None) -> Frames:
+    if not path.exists() and (reason := address_reason(path)):
+        raise DataError(f"{argument}: {printable_path(path)} {reason}")
     if path.is_dir():
         try:
             names = sorted((p for p in path.iterdir() if p.suffix.lower() in SUFFIXES), key=_natural)
