@@ -3,13 +3,19 @@
     python -m benchmarks.stacks                      # 500 frames of 256 x 256 from one photograph
     python -m benchmarks.stacks --frames 60          # a shorter look
     python -m benchmarks.stacks --stack FILE.tif     # also a stack of your own: residuals before and after
+    python -m benchmarks.stacks --video FILE.avi     # also the first 500 frames of a video whose camera stands still
 
 The drift is a random walk of shift and angle on a photograph, with noise, flickering gain and three blank frames.
-Errors are those of the corners, in pixels, against the truth. Results go to benchmarks/results/stacks.json.
+Errors are those of the corners, in pixels, against the truth. The documentation has the numbers of pystackreg's own
+example (pc12-unreg.tif) and of vtest.avi, people on a square, from OpenCV's samples (in Debian: opencv-doc). Memory is
+the largest of a process of its own that aligns frames as they are made. Results go to benchmarks/results/stacks.json.
 """
 
 import argparse
+import itertools
 import math
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -96,6 +102,42 @@ def residual(frames: np.ndarray, matrices: np.ndarray) -> float:
     return float(np.mean([np.corrcoef(frame.ravel(), mean.ravel())[0, 1] for frame in warped]))
 
 
+def still(path: Path, count: int) -> dict[str, Any]:
+    """How far the frames of a camera that does not move are moved: the mean of the corners, in pixels."""
+    frames = (frame.pixels for frame in itertools.islice(open_frames(path), count))
+    start = time.process_time()
+    found = caunet.align(frames, model="euclidean", threads=1)
+    corners = geometry.corners(found.size, like=found.matrices)
+    moved = np.linalg.norm(geometry.apply(found.matrices[found.found], corners) - corners, axis=-1)
+    return {
+        "frames": len(found),
+        "answered": int(found.found.sum()),
+        "size": found.size,
+        "median": float(np.median(moved.mean(1))),
+        "worst": float(moved.mean(1).max()),
+        "worst_corner": float(moved.max()),
+        "ms_per_frame": 1e3 * (time.process_time() - start) / len(found),
+    }
+
+
+def memory(count: int) -> float:
+    """Megabytes that a process needs at most to align ``count`` frames of 512 x 512 and to write them."""
+    code = f"""
+import resource, tempfile, numpy as np, caunet
+from caunet.stacks.writing import write_frames
+scene = np.random.default_rng(0).random((80, 80)).repeat(8, 0).repeat(8, 1)
+def frames():
+    for k in range({count}):
+        yield (scene[k % 60 : k % 60 + 512, k % 90 : k % 90 + 512] * 255).astype(np.uint8)
+found = caunet.align(frames(), model="translation", threads=1, progress=False)
+with tempfile.TemporaryDirectory() as folder:
+    write_frames(found.warp(frames()), folder + "/out.tif")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
 def main() -> None:
     """Measure, print, save."""
     parser = argparse.ArgumentParser(
@@ -103,6 +145,7 @@ def main() -> None:
     )
     parser.add_argument("--frames", type=int, default=500)
     parser.add_argument("--stack", type=Path, help="a TIFF stack to align as well")
+    parser.add_argument("--video", type=Path, help="a video of a camera that stands still, to align as well")
     options = parser.parse_args()
     torch.set_num_threads(1)
     frames, truth = drift(options.frames)
@@ -124,7 +167,13 @@ def main() -> None:
             "caunet": residual(own, caunet.align(own, model="euclidean", threads=1).matrices),
             "pystackreg, previous": residual(own, pystackreg(own, "previous")[0]),
         }
-        print("stack, correlation with the mean:", result["stack"])
+        print("stack, correlation with the mean:", result["stack"], flush=True)
+    if options.video is not None:
+        result["video"] = still(options.video, options.frames)
+        print("video of a camera that stands still:", result["video"], flush=True)
+    few, many = options.frames // 10, options.frames
+    result["memory_mb"] = {str(count): memory(count) for count in (few, many)}
+    print("memory:", result["memory_mb"], flush=True)
     if options.frames >= 100 and all(math.isfinite(v["end"]) for v in result["drift"].values()):
         save("stacks", result)
 

@@ -263,6 +263,21 @@ def test_bounds_are_those_from_frame_to_frame(found: caunet.Alignment) -> None:
         caunet.align(frames, bounds={"angle": (2, 5)}, progress=False)
 
 
+def test_a_still_camera_stays_still_while_something_walks_by() -> None:
+    rng = np.random.default_rng(7)
+    scene = FRAMES[0].astype(float)
+    figure = rng.integers(0, 256, (6, 3)).repeat(6, 0).repeat(6, 1)  # 36 x 18
+    frames = []
+    for k in range(10):
+        frame = scene.copy()
+        frame[40:76, 4 + 7 * k : 22 + 7 * k] = figure
+        frame[10:46, 70 - 6 * k : 88 - 6 * k] = 255 - figure
+        frames.append(np.clip(frame + rng.normal(0, 3, frame.shape), 0, 255).astype(np.uint8))
+    made = caunet.align(frames, progress=False, threads=1)
+    assert made.problems == ()
+    assert gap(made.matrices, np.tile(np.eye(3), (10, 1, 1))).max() < 0.1
+
+
 def test_channels_have_names() -> None:
     color = np.stack([FRAMES[:2] // 3, FRAMES[:2], 255 - FRAMES[:2]], -1)
     expected = caunet.align(FRAMES[:2], progress=False, threads=1).matrices

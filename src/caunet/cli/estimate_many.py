@@ -42,7 +42,8 @@ class EstimateManyCommand(SearchOptions):
     engine: Literal["serial", "processes", "ray"] = "serial"
     """serial: one pair after the other; processes: one for each core of this machine; ray: on a cluster (extra ray)."""
     workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Pairs at once; default: one per core. Each worker has one thread and needs about 0.4 GB."""
+    """Pairs at once; default: one per core. Each worker has one thread and needs about 0.3 GB, more for large
+    images."""
     address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """Of a Ray cluster to join, such as ray://head:10001, or auto on one of its nodes; without it --engine ray starts
     Ray on this machine. Every node must have caunet, and see the images under the same paths."""
