@@ -6,7 +6,7 @@
     python -m benchmarks.execution --pairs 40           # a shorter look; nothing is saved
 
 The pairs are views of 256 x 256 pixels of one photograph, under random shifts and angles, with noise, as PNG files.
-Speed: the engines are started first, which is timed apart; then they take turns on 25 pairs each. Killed:
+Speed: the engines are started first, which is timed apart; then they take turns on 50 pairs each. Killed:
 every pair must be in the results exactly once, with the matrix that one process finds, bit by bit. Results go to
 benchmarks/results/execution.json.
 """
@@ -17,12 +17,11 @@ import functools
 import json
 import os
 import signal
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,11 +31,11 @@ from PIL import Image
 from caunet import geometry
 from caunet.benchmark.frames import take
 from caunet.benchmark.photographs import photographs
-from caunet.estimation.many import _make
+from caunet.estimation.many import AHEAD, _make
 from caunet.execution import Engine, create_engine
 
 SIDE = 256
-PART = 25  # pairs of one turn
+PART = 50  # pairs of one turn
 QUIET = 0.05  # share of the time
 FACTORY = functools.partial(_make, "euclidean", {"threads": 1})
 
@@ -85,19 +84,22 @@ def started(engine: Engine, pairs: Sequence[Pair]) -> float:
 
 
 class Measured:
-    """Estimates a pair; returns for how many seconds it had to wait for a core, because others had them."""
+    """Estimates a pair; returns for how many seconds its worker had to wait for a core since it was last asked.
+
+    Other programs take cores away. What they took is known (Linux): how long a thread was ready to run and did not.
+    """
 
     def __init__(self) -> None:
-        self.estimate = FACTORY()
+        self.estimate, self.before = FACTORY(), waited()
 
     def __call__(self, pair: Pair) -> float:
-        before = waited()
         self.estimate(pair)
-        return waited() - before
+        before, self.before = self.before, waited()
+        return self.before - before
 
 
 def waited() -> float:
-    """Seconds that this thread was ready to run and did not (Linux; 0 elsewhere)."""
+    """Seconds that this thread was ready to run and did not, in all (0 where the system does not say)."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) * 1e-9
     except (OSError, IndexError):
@@ -107,8 +109,10 @@ def waited() -> float:
 def speed(pairs: Sequence[Pair], patience: float) -> dict[str, Any]:
     """Seconds of 1 process, 2 processes and Ray on two cores, each after its start, in turns.
 
-    Other programs would distort the ratio, in either direction: a turn in which workers waited for cores during more
-    than ``QUIET`` of the time is taken again, as long as there is time.
+    Other programs distort the ratio, in either direction: a turn in which workers waited for cores during more than
+    ``QUIET`` of the time is taken again, as long as there is ``patience``; the quietest counts. Besides the seconds as
+    they passed there are those without the waiting of the workers. What the engine's own process waited is still in
+    them, so that they are rather too many for engines with several workers.
     """
     parts = [pairs[k : k + PART] for k in range(0, len(pairs) - PART + 1, PART)]
     with contextlib.ExitStack() as stack:
@@ -119,44 +123,53 @@ def speed(pairs: Sequence[Pair], patience: float) -> dict[str, Any]:
         }
         starts = {name: started(engine, pairs) for name, engine in engines.items()}
         print("started:", starts, flush=True)
-        best: dict[tuple[int, str], tuple[float, float]] = {}  # share of waiting, seconds
+        best: dict[tuple[int, str], Turn] = {}
         turns, end = 0, time.monotonic() + patience
-        while time.monotonic() < end:
-            left = [n for n in range(len(parts)) if any(best.get((n, e), (1.0,))[0] > QUIET for e in engines)]
-            if not left:
+        while time.monotonic() < end or turns < len(parts):
+            loud = [n for n in range(len(parts)) if any(_waiting(best, n, e) > QUIET for e in engines)]
+            if not loud:
                 break
-            number = left[turns % len(left)]
+            number = loud[turns % len(loud)]
             for name, engine in engines.items():
-                if best.get((number, name), (1.0,))[0] > QUIET:
-                    best[number, name] = min(
-                        best.get((number, name), (9.0, 0.0)), turn(engine, parts[number])
-                    )
+                if _waiting(best, number, name) > QUIET:
+                    taken = turn(engine, parts[number])
+                    best[number, name] = min(best.get((number, name), taken), taken)
             turns += 1
-    whole = [n for n in range(len(parts)) if all((n, name) in best for name in engines)]
-    seconds = {name: sum(best[n, name][1] for n in whole) for name in engines}
-    waiting = {
-        name: sum(best[n, name][0] * best[n, name][1] for n in whole) / seconds[name] for name in engines
-    }
+    seconds, own = (
+        {name: sum(getattr(best[n, name], field) for n in range(len(parts))) for name in engines}
+        for field in ("seconds", "own")
+    )
     return {
-        "measured": PART * len(whole),
         "start": starts,
         "seconds": seconds,
-        "pairs_per_second": {name: PART * len(whole) / value for name, value in seconds.items()},
-        "share_of_waiting": waiting,
+        "seconds_without_waiting": own,
+        "share_of_waiting": {name: 1 - own[name] / seconds[name] for name in engines},
         "times_faster": {name: seconds["1 process"] / value for name, value in seconds.items()},
-        "times_faster_median": {
-            name: statistics.median(best[n, "1 process"][1] / best[n, name][1] for n in whole)
-            for name in engines
-        },
+        "times_faster_without_waiting": {name: own["1 process"] / value for name, value in own.items()},
     }
 
 
-def turn(engine: Engine, part: Sequence[Pair]) -> tuple[float, float]:
-    """Share of the time for which workers waited for a core, and seconds."""
+class Turn(NamedTuple):
+    """One part of the pairs by one engine."""
+
+    waiting: float
+    """Share of the time for which the workers waited for a core."""
+    seconds: float
+    own: float
+    """Seconds without that."""
+
+
+def _waiting(best: dict[tuple[int, str], Turn], number: int, name: str) -> float:
+    return best[number, name].waiting if (number, name) in best else 1.0
+
+
+def turn(engine: Engine, part: Sequence[Pair]) -> Turn:
+    """Let ``engine`` do its turn."""
     start = time.perf_counter()
-    waits = [outcome.result() for outcome in engine.run(Measured, part, ordered=False)]
+    waits = [outcome.result() for outcome in engine.run(Measured, part, ordered=False, ahead=AHEAD)]
     seconds = time.perf_counter() - start
-    return sum(waits) / engine.workers / seconds, seconds
+    waiting = sum(waits) / engine.workers
+    return Turn(waiting / seconds, seconds, seconds - waiting)
 
 
 def counted(outcomes: Iterator[Any], at: int, kill: Any, alone: list[np.ndarray]) -> dict[str, Any]:
@@ -188,7 +201,7 @@ def killed(pairs: Sequence[Pair]) -> dict[str, Any]:
     at = len(pairs) // 5
     result = {}
     with create_engine("processes", 2) as engine:
-        outcomes = engine.run(FACTORY, pairs, ordered=False)
+        outcomes = engine.run(FACTORY, pairs, ordered=False, ahead=AHEAD)
 
         def kill_worker() -> None:
             victim = next(iter(engine._executor._processes))  # type: ignore[attr-defined]
@@ -204,7 +217,7 @@ def killed(pairs: Sequence[Pair]) -> dict[str, Any]:
         second = cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
         with create_engine("ray", address=cluster.address) as engine:
-            outcomes = engine.run(FACTORY, pairs, ordered=False)
+            outcomes = engine.run(FACTORY, pairs, ordered=False, ahead=AHEAD)
 
             def kill_node() -> None:
                 cluster.remove_node(second, allow_graceful=False)

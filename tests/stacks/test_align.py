@@ -1,5 +1,6 @@
 """Stacks with a known drift: frames come home, errors do not add up, bad frames harm no other."""
 
+import json
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,14 @@ from caunet.benchmark.photographs import photographs
 from caunet.cli import main
 from caunet.errors import DataError
 from caunet.images.frames import frame_rate
+from caunet.stacks.align import _SURE
 from caunet.stacks.keys import KeyFrames
 from caunet.stacks.views import View
 from caunet.stacks.writing import write_frames
 
 tifffile = pytest.importorskip("tifffile")
 SIDE = 96
+ROOT = Path(__file__).parents[2]
 
 
 def stack(count: int = 10, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -276,6 +279,11 @@ def test_a_still_camera_stays_still_while_something_walks_by() -> None:
     made = caunet.align(frames, progress=False, threads=1)
     assert made.problems == ()
     assert gap(made.matrices, np.tile(np.eye(3), (10, 1, 1))).max() < 0.1
+
+
+def test_the_threshold_is_the_calibrated_one() -> None:
+    chosen = json.loads((ROOT / "benchmarks" / "results" / "calibrate_stacks.json").read_text())["chosen"]
+    assert chosen == _SURE
 
 
 def test_channels_have_names() -> None:

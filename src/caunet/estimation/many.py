@@ -18,9 +18,13 @@ from caunet.estimation.motion_models import MotionModel
 from caunet.estimation.result import Estimate
 from caunet.execution import Outcome, create_engine
 
-__all__ = ["estimate_many", "iterate_estimates"]
+__all__ = ["AHEAD", "estimate_many", "iterate_estimates"]
 
 Pair = tuple[Any, Any]
+
+AHEAD = 4
+"""Pairs that wait for each worker beside the one that it estimates. One takes some hundredths of a second: a worker
+would stand idle whenever this process is late by more than that."""
 
 
 def estimate_many(
@@ -69,7 +73,8 @@ def iterate_estimates(
     Estimator(model, **options)  # a wrong option is refused here, not once for each pair
     with create_engine(engine, workers, address) as running:
         factory = functools.partial(_make, model, options)
-        yield from running.run(factory, pairs, ordered=ordered, progress="estimating" if progress else None)
+        shown = "estimating" if progress else None
+        yield from running.run(factory, pairs, ordered=ordered, progress=shown, ahead=AHEAD)
 
 
 def _make(model: str | MotionModel, options: dict[str, Any]) -> Callable[[Pair], Estimate]:
