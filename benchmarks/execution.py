@@ -84,18 +84,18 @@ def started(engine: Engine, pairs: Sequence[Pair]) -> float:
 
 
 class Measured:
-    """Estimates a pair; returns for how many seconds its worker had to wait for a core since it was last asked.
+    """Estimates a pair; returns its worker's processor time since it was last asked, and for how long that waited.
 
     Other programs take cores away. What they took is known (Linux): how long a thread was ready to run and did not.
     """
 
     def __init__(self) -> None:
-        self.estimate, self.before = FACTORY(), waited()
+        self.estimate, self.before = FACTORY(), (time.process_time(), waited())
 
-    def __call__(self, pair: Pair) -> float:
+    def __call__(self, pair: Pair) -> tuple[float, float]:
         self.estimate(pair)
-        before, self.before = self.before, waited()
-        return self.before - before
+        before, self.before = self.before, (time.process_time(), waited())
+        return self.before[0] - before[0], self.before[1] - before[1]
 
 
 def waited() -> float:
@@ -110,9 +110,9 @@ def speed(pairs: Sequence[Pair], patience: float) -> dict[str, Any]:
     """Seconds of 1 process, 2 processes and Ray on two cores, each after its start, in turns.
 
     Other programs distort the ratio, in either direction: a turn in which workers waited for cores during more than
-    ``QUIET`` of the time is taken again, as long as there is ``patience``; the quietest counts. Besides the seconds as
-    they passed there are those without the waiting of the workers. What the engine's own process waited is still in
-    them, so that they are rather too many for engines with several workers.
+    ``QUIET`` of the time is taken again, as long as there is ``patience``; the quietest counts. Beside the seconds as
+    they passed there is the processor time of the workers and of the process that feeds them: how much faster several
+    workers are on cores of their own, which nobody else uses, follows from it.
     """
     parts = [pairs[k : k + PART] for k in range(0, len(pairs) - PART + 1, PART)]
     with contextlib.ExitStack() as stack:
@@ -135,17 +135,22 @@ def speed(pairs: Sequence[Pair], patience: float) -> dict[str, Any]:
                     taken = turn(engine, parts[number])
                     best[number, name] = min(best.get((number, name), taken), taken)
             turns += 1
-    seconds, own = (
-        {name: sum(getattr(best[n, name], field) for n in range(len(parts))) for name in engines}
-        for field in ("seconds", "own")
-    )
+    parts_of = {name: [best[n, name] for n in range(len(parts))] for name in engines}
+    seconds = {name: sum(t.seconds for t in taken) for name, taken in parts_of.items()}
+    processor = {name: sum(t.processor for t in taken) for name, taken in parts_of.items()}
+    workers = {"1 process": 1, "2 processes": 2, "ray": 2}
     return {
         "start": starts,
         "seconds": seconds,
-        "seconds_without_waiting": own,
-        "share_of_waiting": {name: 1 - own[name] / seconds[name] for name in engines},
+        "share_of_waiting": {
+            name: sum(t.waiting * t.seconds for t in taken) / seconds[name]
+            for name, taken in parts_of.items()
+        },
         "times_faster": {name: seconds["1 process"] / value for name, value in seconds.items()},
-        "times_faster_without_waiting": {name: own["1 process"] / value for name, value in own.items()},
+        "processor_seconds": processor,
+        "times_faster_on_own_cores": {
+            name: workers[name] * processor["1 process"] / value for name, value in processor.items()
+        },
     }
 
 
@@ -155,8 +160,8 @@ class Turn(NamedTuple):
     waiting: float
     """Share of the time for which the workers waited for a core."""
     seconds: float
-    own: float
-    """Seconds without that."""
+    processor: float
+    """Seconds of processor time, of the workers and of the process that feeds them."""
 
 
 def _waiting(best: dict[tuple[int, str], Turn], number: int, name: str) -> float:
@@ -165,11 +170,11 @@ def _waiting(best: dict[tuple[int, str], Turn], number: int, name: str) -> float
 
 def turn(engine: Engine, part: Sequence[Pair]) -> Turn:
     """Let ``engine`` do its turn."""
-    start = time.perf_counter()
-    waits = [outcome.result() for outcome in engine.run(Measured, part, ordered=False, ahead=AHEAD)]
-    seconds = time.perf_counter() - start
-    waiting = sum(waits) / engine.workers
-    return Turn(waiting / seconds, seconds, seconds - waiting)
+    start, feeding = time.perf_counter(), time.process_time()
+    used = [outcome.result() for outcome in engine.run(Measured, part, ordered=False, ahead=AHEAD)]
+    seconds, feeding = time.perf_counter() - start, time.process_time() - feeding
+    processor, waiting = (sum(values) for values in zip(*used, strict=True))
+    return Turn(waiting / engine.workers / seconds, seconds, processor + feeding)
 
 
 def counted(outcomes: Iterator[Any], at: int, kill: Any, alone: list[np.ndarray]) -> dict[str, Any]:

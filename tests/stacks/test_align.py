@@ -19,6 +19,7 @@ from caunet.stacks.align import _SURE
 from caunet.stacks.keys import KeyFrames
 from caunet.stacks.views import View
 from caunet.stacks.writing import write_frames
+from tests.test_tasks import run_documentation
 
 tifffile = pytest.importorskip("tifffile")
 SIDE = 96
@@ -279,6 +280,15 @@ def test_a_still_camera_stays_still_while_something_walks_by() -> None:
     made = caunet.align(frames, progress=False, threads=1)
     assert made.problems == ()
     assert gap(made.matrices, np.tile(np.eye(3), (10, 1, 1))).max() < 0.1
+
+
+@pytest.mark.parametrize("page", ["stacks.md", "scaling.md"])
+def test_the_documentation_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names = run_documentation(page)
+    if page == "stacks.md":
+        np.testing.assert_allclose(names["found"].matrices[4, :2, 2], [8, 4], atol=0.1)
+    else:
+        assert [line[:2] for line in capsys.readouterr().out.splitlines()] == ["0 ", "1 ", "2 "]
 
 
 def test_the_threshold_is_the_calibrated_one() -> None:

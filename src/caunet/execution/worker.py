@@ -1,6 +1,7 @@
 """What happens in a worker process: the factory is called once, and each item ends as an outcome."""
 
 import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -63,6 +64,11 @@ def run_item(key: str, factory: bytes, index: int, item: Any) -> Outcome[Any]:
         if key not in _made:
             _made.clear()
             _made[key] = pickle.loads(factory)()
+            # loky collects garbage every second, and looks at all that importing torch has made: 7 % of the time.
+            # What is there now stays, and need not be looked at.
+            gc.unfreeze()  # what an earlier factory made may go
+            gc.collect()
+            gc.freeze()
         with _interruptible():
             if _stop is not None and _stop.is_set():
                 raise KeyboardInterrupt
