@@ -98,7 +98,7 @@ def test_drift_is_how_far_a_homography_would_still_move_the_corners() -> None:
     expected = corner_error(np.eye(3), H, (64, 64)) / np.hypot(64, 64)
     assert drift(local_motions(a, b, np.eye(3)), (64, 64)) == pytest.approx(expected, rel=0.35)
     assert drift(local_motions(a, b, H), (64, 64)) < 0.15 * expected
-    assert drift(local_motions(torch.zeros(64, 64), b, H), (64, 64)) == 1
+    assert drift(local_motions(torch.zeros(64, 64), b, H), (64, 64)) == 0.005  # nothing to see
 
 
 def test_distortion_is_the_ratio_of_stretches() -> None:

@@ -76,14 +76,20 @@ def test_advantage_counts_windows_that_speak_clearly() -> None:
     for row in range(6):
         for column in range(7):
             weight = min(float(first[row, column]), float(second[row, column]))
-            own, other = (1.03 - max(float(t[row, column]), 0.0) ** 2 for t in (answer, rival))
-            clear = [more > 3 * less or more - less > 0.35 for more, less in ((other, own), (own, other))]
+            own, other = (max(float(t[row, column]), 0.0) ** 2 for t in (answer, rival))
+            clear = [
+                1.03 - less > 3 * (1.03 - more) or more - less > 0.35 or (more > 0.15 and less < more / 2)
+                for more, less in ((own, other), (other, own))
+            ]
             expected += weight * (clear[0] - clear[1])
             total += weight
     found = advantage(Windows(answer, first, 1.0), Windows(rival, second, 1.0))
     assert found == pytest.approx(expected / total, abs=1e-5)
     assert advantage(Windows(answer, first, 1.0), Windows(answer, first, 1.0)) == 0
     assert advantage(Windows(answer, first, 1.0), Windows(rival, torch.zeros(6, 7), 1.0)) == 1
+    few = torch.zeros(6, 7)
+    few[0, :4] = 1.0  # less than a fifth
+    assert advantage(Windows(answer, first, 1.0), Windows(rival, few, 1.0)) == 1
 
 
 def test_a_facade_is_ambiguous_and_details_decide() -> None:

@@ -45,6 +45,7 @@ _NEAR = 0.005  # of the diagonal, up to which a window's motion is explained
 _LIKE = 0.3  # correlation from which a window shows the same
 _ROUNDING = 0.02  # share of a window's variance that is not counted on to be explained
 _FEWEST = 4.0  # windows that determine a homography
+_UNSEEN = 0.005  # of the diagonal: a drift between those of right and of wrong answers
 _FAINT = 0.001**2  # squared gradient that shows nothing
 _LONGEST = 3.0  # pixels: of what one step can measure
 _TORN = 10.0  # distortion of what is no image any more
@@ -250,11 +251,12 @@ def explained(left: LocalMotions, size: tuple[int, int]) -> float:
 def drift(left: LocalMotions, size: tuple[int, int]) -> float:
     """How far a homography that explains the motions ``left`` would still move the corners, over the diagonal.
 
-    More than the noise of the motions means that the images are related by more than the motion model can express.
+    More than the noise of the motions means that the images are related by more than the motion model can express. Too
+    few windows to see that say little for the answer, and little against it.
     """
     weight = left.weight * np.maximum(left.likeness, 0)
     if float(weight.sum()) < _FEWEST:
-        return 1.0
+        return _UNSEEN
     H, _ = robust_fit(Projective(), left.points, left.points + left.motion, weight, tolerance=0.7)
     corners = geometry.corners(size, like=H)
     gap = np.linalg.norm(geometry.apply(H, corners, far=FAR) - corners, axis=1).mean()

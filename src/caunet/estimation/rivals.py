@@ -25,7 +25,9 @@ _LOOKS = 16  # at most, for peaks
 _ALIKE = 0.3  # correlation of the image with its moved self above which a motion is a candidate
 _COMMON = 0.25  # share of the image that both must show
 _CLEAR = 3.0  # times that a window must leave more unexplained under one answer to speak for the other
-_MORE = 0.35  # or by this share of its variance: under noise no answer explains all
+_MORE = 0.35  # or by this share of its variance: under noise no answer explains all,
+_LITTLE = 0.15  # and if one explains more than this, half of it is clearly less
+_SEEN = 0.2  # share of the answer's windows that a rival must leave inside b
 _UNCLEAR = 0.03  # share of a window's variance that no answer explains
 
 
@@ -128,12 +130,22 @@ def _vertex(before: float, here: float, after: float) -> float:
 def advantage(answer: Windows, rival: Windows) -> float:
     """Share of the windows that speak clearly for the answer, less that of those that speak for its rival: -1 to 1.
 
-    Only windows that both answers place inside b are compared.
+    Only windows that both answers place inside b are compared. A rival that leaves less than a fifth of them is none:
+    what it would explain is not the images.
     """
     weight = torch.minimum(answer.weight, rival.weight)
-    first, second = (1 + _UNCLEAR - windows.likeness.clamp_min(0).square() for windows in (answer, rival))
-    for_answer = (second > _CLEAR * first) | (second - first > _MORE)
-    for_rival = (first > _CLEAR * second) | (first - second > _MORE)
-    clear = for_answer.to(weight.dtype) - for_rival.to(weight.dtype)
     total = float(weight.sum())
-    return float((weight * clear).sum()) / total if total > 1e-6 else 1.0
+    if total <= max(_SEEN * float(answer.weight.sum()), 1e-6):
+        return 1.0
+    mine, its = (windows.likeness.clamp_min(0).square() for windows in (answer, rival))
+    clear = _clearly(mine, its).to(weight.dtype) - _clearly(its, mine).to(weight.dtype)
+    return float((weight * clear).sum()) / total
+
+
+def _clearly(more: Tensor, less: Tensor) -> Tensor:
+    """Which windows an answer that explains ``more`` of their variance explains clearly better: bool."""
+    return (
+        (1 + _UNCLEAR - less > _CLEAR * (1 + _UNCLEAR - more))
+        | (more - less > _MORE)
+        | ((more > _LITTLE) & (less < 0.5 * more))
+    )
