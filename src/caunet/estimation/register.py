@@ -69,7 +69,8 @@ _SURE = 0.6  # rank at which they do
 _SURELY = 0.7
 _INFORMATIVE = 0.28
 _GOOD, _CLOSE = 0.5, 0.995
-_COARSE_SHARE = 0.1  # of the rank, in what hypotheses are compared by
+_FEW_AGREE, _MANY_AGREE = 5.0, 20.0  # matches that agree by chance, and that never do
+_COARSE_SHARE, _MATCHES_SHARE = 0.1, 0.4  # of the rank and of matches, in what hypotheses are compared by
 _IMPLAUSIBLE = 2.7  # distortion (see there) beyond which no two images are related
 _BLANK = 0.002  # contrast of gray levels below which there is nothing to see: half a level of 255
 _TRIES = 4  # other initial guesses
@@ -128,6 +129,8 @@ class _Hypothesis:
     rank: float
     trusted: bool = False
     """Whether H is what matches agreed on, good without a polish."""
+    matches: float = 0.0
+    """How many places agree on it, each by how sure it is, as if 500 had been looked for."""
 
     @cached_property
     def information(self) -> float:
@@ -138,13 +141,17 @@ class _Hypothesis:
 
     @property
     def worth(self) -> float:
-        """What hypotheses are compared by; the rank decides where noise leaves no information."""
-        return self.information + _COARSE_SHARE * self.rank
+        """What hypotheses are compared by; the rank decides where noise leaves no information.
+
+        Places that match speak for themselves: across tones and behind obstacles pixels may tell less than they do.
+        """
+        agree = min(max((self.matches - _FEW_AGREE) / (_MANY_AGREE - _FEW_AGREE), 0.0), 1.0)
+        return self.information + _COARSE_SHARE * self.rank + _MATCHES_SHARE * agree
 
     @property
     def good(self) -> bool:
         """Whether it is not doubted, so that the search may end."""
-        if self.rank >= _SURELY:
+        if self.rank >= _SURELY or (self.matches >= _MANY_AGREE and self.rank > 0):
             return True
         return self.information >= _INFORMATIVE or (
             self.rank >= _GOOD and self.polished.correlation >= _CLOSE
@@ -300,7 +307,7 @@ def _alternatives(
     if (other := pair.negative()) is not None:
         yield from _of_negative(other, model, matcher, name)
     for found in attempts:  # that take more time
-        yield from _matched(pair, model, found)
+        yield from _matched(pair, model, found, 1 / Matcher.MORE)
 
 
 def _of_negative(
@@ -315,19 +322,27 @@ def _of_negative(
         yield from _matched(pair, model, next(found))
 
 
-def _matched(pair: "_Pair", model: MotionModel, found: list[Hypothesis]) -> Iterator[_Hypothesis]:
-    """Hypotheses that matching places agree on, the best first, each in the view that it makes of the images."""
+def _matched(
+    pair: "_Pair", model: MotionModel, found: list[Hypothesis], share: float = 1.0
+) -> Iterator[_Hypothesis]:
+    """Hypotheses that matching places agree on, the best first, each in the view that it makes of the images.
+
+    ``share``: what each match counts, the less the more places were looked for.
+    """
     a, b = pair.view.a, pair.view.b
     bound = model.for_images(_size(a), _size(b))
     tested = []
     for proposal in found:
+        matches = share * proposal.score
         H = bound.nearest(proposal.H.cpu().numpy())
         part = _part(pair, model, H)
         if part is not None:
-            tested.append((part.rank(part.inside(H)), part, part.inside(H)))
+            tested.append((part.rank(part.inside(H)), part, part.inside(H), matches))
+        if matches >= _MANY_AGREE:  # others have fewer
+            break
     tested.sort(key=lambda test: -test[0])
-    for _, part, H in tested[:_MATCHED]:
-        yield part.hypothesis_of_matches(H)
+    for _, part, H, matches in tested[:_MATCHED]:
+        yield part.hypothesis_of_matches(H, matches)
 
 
 def levels_of(size: tuple[int, int], other: tuple[int, int]) -> int:
@@ -581,13 +596,13 @@ class _Pair:
         polished = self._polish(H, self.next, 0)
         return _Hypothesis(self, polished.H, motions, targets, polished, self.rank(polished.H))
 
-    def hypothesis_of_matches(self, H: Matrix) -> _Hypothesis:
+    def hypothesis_of_matches(self, H: Matrix, matches: float = 0.0) -> _Hypothesis:
         """From an ``H`` at the next level that matches agree on, nearer than a pass of the network could bring it."""
         _, motions, targets = self._refine_with_network(H, self.next)
         polished, rank = self._polish(H, self.next, 0), self.rank(H)
         if (better := self.rank(polished.H)) >= rank:
             H, rank = polished.H, better
-        return _Hypothesis(self, H, motions, targets, polished, rank, trusted=True)
+        return _Hypothesis(self, H, motions, targets, polished, rank, trusted=True, matches=matches)
 
     def rank(self, H: Matrix) -> float:
         """What hypotheses are compared by, of an H at the next level."""

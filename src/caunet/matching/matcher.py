@@ -24,7 +24,6 @@ __all__ = ["Described", "Matcher", "match"]
 _UNLIKELY = 0.05  # probability below which a match is not worth testing
 _TOLERANCE = 2.0  # pixels (of the image in which points were looked for)
 _CLEAR = 5.0  # score of a hypothesis from which on the first attempt is enough
-_MORE = 4  # times the points that the second attempt looks for
 _FINER = 8  # times the pixels that its images may have
 _HIDDEN = 2.0  # sigmas around a point within which nothing may be masked
 
@@ -50,6 +49,9 @@ class Matcher:
         patient: look again, for four times as many places in images of up to eight times as many pixels, if few
             matches agree: what is small in a large image is found then.
     """
+
+    MORE = 4
+    """Times the points that a second attempt looks for."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class Matcher:
         mask_b: Tensor | None = None,
     ) -> Iterator[list[Hypothesis]]:
         """What each attempt finds, for who can tell better than the number of matches whether one was enough."""
-        patient = Matcher(self.network, _MORE * self.points, _FINER * self.pixels, patient=False)
+        patient = Matcher(self.network, self.MORE * self.points, _FINER * self.pixels, patient=False)
         for matcher in (self, patient) if self.patient else (self,):
             first, second = matcher.describe(a, mask_a), matcher.describe(b, mask_b)
             matches, _ = matcher.match(first, second)
