@@ -408,11 +408,24 @@ class _Work:
         return noise
 
 
+def _root(scaled: Matrix) -> Matrix:
+    """The lower triangle L of L L' = ``scaled``, whose diagonal is 1 or 0, held by what rounding needs.
+
+    Sums in float32 of an image that shows nothing are not exactly those of squares.
+    """
+    for ridge in (1e-7, 1e-5, 1e-3):
+        try:
+            return np.asarray(np.linalg.cholesky(scaled + ridge * np.eye(len(scaled))), np.float64)
+        except np.linalg.LinAlgError:
+            continue
+    return np.eye(len(scaled))
+
+
 def _inverse_less(normal: Matrix, less: Matrix) -> Matrix:
     """The inverse of ``normal`` - ``less``, of which at most three quarters are taken away in any direction."""
     scale = 1 / np.sqrt(np.maximum(normal.diagonal(), 1e-12))
     scale = scale[:, None] * scale
-    whiten = np.linalg.inv(np.linalg.cholesky(normal * scale + 1e-7 * np.eye(len(scale))))
+    whiten = np.linalg.inv(_root(normal * scale))
     share, along = np.linalg.eigh(whiten @ (less * scale) @ whiten.T)
     half = whiten.T @ along
     inverse: Matrix = (half / (1 - np.minimum(share, _OTHERWISE))) @ half.T * scale
