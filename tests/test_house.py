@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "training": {"data", "evaluation", "matching", "models", "optim", "tasks"},
     "execution": set(),
     "export": {"models", "tasks"},
-    "reproduction": {"execution", "data", "models", "nn", "training"},
+    "reproduction": {"baselines", "data", "evaluation", "execution", "models", "nn", "training"},
     "benchmark": {"data", "estimation", "geometry", "images", "metrics"},
 }
 # The foundation: every room may know it; it knows nothing above it, and of itself exactly this.

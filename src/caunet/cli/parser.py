@@ -20,7 +20,7 @@ __all__ = ["COMMANDS", "Command", "command_names", "parse"]
 _ABOUT = """Estimate the transformation between two images, and train the networks that do it.
 
 Start with `caunet estimate a.png b.png --overlay overlay.png` (two images of your own),
-with `caunet reproduce --profile quick` (the paper's networks on embedded photographs)
+with `caunet demo` (five minutes: two images aligned, three networks trained and compared)
 or with `caunet data show --task rotation --out sample.png` (the pairs they are trained on)."""
 
 _MORE = """`caunet COMMAND --help` explains a command; `caunet --version` prints the version.
@@ -29,6 +29,7 @@ Tab completion: `caunet --tyro-write-completion bash FILE` (or zsh, tcsh)."""
 
 # name: (module:class, or a module whose COMMANDS are the subcommands; what it is for)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo:Demo", "see what caunet does, in five minutes"),
     "estimate": ("estimate:EstimateCommand", "the transformation between two images"),
     "estimate-many": ("estimate_many:EstimateManyCommand", "the same for many pairs, into one file"),
     "align": ("align:Align", "a stack or a video brought into one common frame"),
@@ -37,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train-matcher": ("train_matcher:TrainMatcher", "train the network that matches places"),
     "evaluate": ("evaluate:Evaluate", "errors of a trained network on test pairs"),
     "models": ("models:Models", "the networks and their variants"),
-    "weights": ("weights", "networks that come with the package: list, pack, upgrade"),
+    "weights": ("weights", "networks that come with the package: list, pack, upgrade; prune any"),
     "export": ("export:Export", "a network as an ONNX file"),
     "data": ("data", "images and pairs: fetch, show, count"),
     "reproduce": ("reproduce:Reproduce", "the paper's tables, trained here"),
@@ -109,8 +110,8 @@ def _tyro(kind: Any, prog: str, arguments: Sequence[str]) -> Command:
         plain_help(kind)
         if hasattr(
             kind, "for_profile"
-        ):  # a profile and model that are named decide the defaults that help shows
-            named = (_named(arguments, "--profile"), _named(arguments, "--model"))
+        ):  # a profile, model and task that are named decide the defaults that help shows
+            named = (_named(arguments, option) for option in ("--profile", "--model", "--task"))
             options["default"] = kind.for_profile(*named)
     command: Command = tyro.cli(
         kind,

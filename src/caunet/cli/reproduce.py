@@ -167,7 +167,7 @@ class Reproduce:
                 continue
             for measure in MEASURES:
                 note = f"{recipe}: {caption(chosen)}"
-                console.print(layout(make_table(chosen, measure), note).rich(compact=True))
+                console.print(layout(make_table(chosen, measure), note, narrow=True).rich(compact=True))
         for finding in judge(found):
             figures = "; ".join(f"{task}: {text}" for task, text in finding.texts.items())
             console.print(f"[bold]{finding.verdict}[/]  {finding.sentence}\n    {figures}", highlight=False)

@@ -80,7 +80,7 @@ class DenseRelations:
             lines = slice(first * window.stride, last * window.stride + window.shape[0])
             first_lines, second_lines = a[:, :, lines], b[:, :, lines]
             if sparse is not None:
-                z = sparse(window.patches(first_lines), window.patches(second_lines))
+                z = sparse(window.columns(first_lines).mT, window.columns(second_lines).mT)
             else:
                 z = self.model.decode(self._responses(first_lines, second_lines, window))
             parts.append(z.mT.reshape(-1, last - first + 1, *others))

@@ -20,6 +20,8 @@ class Window:
     >>> window.patches(image)
     tensor([[0., 1., 4., 5.],
             [2., 3., 6., 7.]])
+    >>> bool((window.columns(image) == window.patches(image).T).all())
+    True
     >>> window.correlate(image, torch.ones(1, 4))
     tensor([[10.],
             [18.]])
@@ -38,6 +40,14 @@ class Window:
         for dimension, side in enumerate(self.shape):
             patches = patches.unfold(dimension, side, self.stride)
         return patches.reshape(-1, math.prod(self.shape))
+
+    def columns(self, image: Tensor) -> Tensor:
+        """The same, a position in each column, (pixels, positions): faster to make, for neighbors stay neighbors."""
+        patches, dimensions = image[0, 0], len(self.shape)
+        for dimension, side in enumerate(self.shape):
+            patches = patches.unfold(dimension, side, self.stride)
+        pixels_first = (*range(dimensions, 2 * dimensions), *range(dimensions))
+        return patches.permute(pixels_first).reshape(math.prod(self.shape), -1)
 
     def correlate(self, image: Tensor, kernels: Tensor) -> Tensor:
         """(1, 1, ...) under K kernels (K, pixels): (positions, K)."""

@@ -48,6 +48,7 @@ __all__ = [
     "Cell",
     "best",
     "cells",
+    "demo",
     "released",
     "space",
     "written",
@@ -180,6 +181,14 @@ def space(task: str, model: str, seed: int = 0, **changes: Any) -> TrainConfig:
         task=task, model=model, seed=seed, **profile_settings("best", model, task), **IN_SPACE
     )
     return config.replace(**changes)
+
+
+def demo(updates: int, data: str = "photos") -> list[Cell]:
+    """The three networks of ``caunet demo``: integer translation, each at its best, with Table I's layers."""
+    return [
+        Cell("demo", model, best("translation", model, protocol="release", updates=updates, data=data))
+        for model in MODELS
+    ]
 
 
 def _table(recipe: str, make: Callable[..., TrainConfig]) -> Callable[..., list[Cell]]:

@@ -1,5 +1,6 @@
 """The report: one HTML file that carries everything, and the same figures as PNG and SVG beside it."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ class _Section:
     heading: str
     caption: str
     tables: list[Any]
+    parameters: list[list[str]] = field(default_factory=list)
     overview: list[_Picture] = field(default_factory=list)
     inside: list[tuple[str, list[_Picture]]] = field(default_factory=list)
 
@@ -75,13 +77,15 @@ def _section(
     chosen = [result for result in results if result["recipe"] == recipe]
     tables = [make_table(chosen, measure) for measure in MEASURES]
     section = _Section(recipe, HEADINGS[recipe], caption(chosen), tables)
+    section.parameters = _parameters(chosen)
     section.overview = [
         _picture(
             figures.curves(chosen),
             folder,
             f"{recipe}-curves",
             "Learning curves",
-            "Parameter error on test pairs while training; dashed: where the paper ended.",
+            "Parameter error on test pairs while training"
+            + ("; dashed: where the paper ended." if tables[0].comparable else "."),
         ),
         _picture(
             figures.histograms(chosen),
@@ -98,6 +102,26 @@ def _section(
         )
         section.inside += [(task, pictures)] if pictures else []
     return section
+
+
+def _parameters(results: Sequence[Result]) -> list[list[str]]:
+    """Task, parameter, and for each network its error and R², of seed 0; tasks of one parameter are in the tables."""
+    rows = []
+    for task in figures.tasks_of(results):
+        mine = {
+            r["model"]: r.get("per_parameter", {}) for r in results if r["task"] == task and r["seed"] == 0
+        }
+        names = list(next((each for each in mine.values() if each), {}))
+        for name in names if len(names) > 1 else ():
+            found = [mine.get(model, {}).get(name) for model in MODELS]
+            rows.append([task.capitalize(), name, *(_with_r2(one) for one in found)])
+    return rows
+
+
+def _with_r2(one: Any) -> str:
+    if not one:
+        return "–"
+    return show(one["error"]) + ("" if one["r2"] is None else f" ({one['r2']:.3f})")
 
 
 def _picture(figure: Any, folder: Path, name: str, title: str, text: str) -> _Picture:
@@ -174,6 +198,9 @@ def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: P
     ]
 
 
+_TITLES = {"demo": "At their best"}
+
+
 def _highlights(results: Sequence[Result]) -> list[tuple[str, str]]:
     """The page's first lines: for each recipe, how often CAN is best and how far it is from the paper."""
     lines = []
@@ -182,17 +209,20 @@ def _highlights(results: Sequence[Result]) -> list[tuple[str, str]]:
         whole = {
             task: row for task, row in table.rows.items() if all(e.ours is not None for e in row.values())
         }
-        ratios = [row["can"].ratio for row in whole.values() if row["can"].ratio is not None]
-        if not ratios:
+        if not whole:
             continue
         won = sum(row["can"].best for row in whole.values())
         text = f"CAN is best on {won} of {len(whole)} task{'s' if len(whole) > 1 else ''}"
-        lines.append(
-            (
-                f"As {recipe}",
-                f"{text}; its error is {show_ratio(statistics.median(ratios))} the paper's (median).",
-            )
-        )
+        ratios = [row["can"].ratio for row in whole.values() if row["can"].ratio is not None]
+        if ratios:
+            text += f"; its error is {show_ratio(statistics.median(ratios))} the paper's (median)"
+        else:
+            means = [
+                {model: entry.ours or math.nan for model, entry in row.items()} for row in whole.values()
+            ]
+            rivals = [min(row[m] for m in MODELS if m != "can") / row["can"] for row in means]
+            text += f"; the best rival's error is {show_ratio(statistics.median(rivals))} its own"
+        lines.append((_TITLES.get(recipe, f"As {recipe}"), f"{text}."))
     return lines
 
 

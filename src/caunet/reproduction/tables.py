@@ -13,7 +13,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -60,6 +60,8 @@ class Entry:
     spread: float | None
     paper: float | None
     best: bool = False
+    diverged: int = 0
+    """How many runs diverged: they are in no mean."""
 
     @property
     def ratio(self) -> float | None:
@@ -73,17 +75,56 @@ class ErrorTable:
 
     title: str
     rows: Mapping[str, Mapping[str, Entry]]
+    baselines: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    """What predictors that have learned nothing make of the same test pairs: ``baselines[task][name]``."""
+
+    @property
+    def baseline_names(self) -> list[str]:
+        """What stands in the last columns."""
+        return list(next(iter(self.baselines.values()), {}))
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the paper's figures stand beside ours."""
+        return any(entry.paper is not None for row in self.rows.values() for entry in row.values())
 
 
-def make_table(results: Sequence[Result], measure: str) -> ErrorTable:
-    """The table of ``measure`` from results of one recipe; rows are its tasks in the paper's order."""
+def make_table(
+    results: Sequence[Result], measure: str, baselines: Sequence[Result] | None = None
+) -> ErrorTable:
+    """The table of ``measure`` from results of one recipe; rows are its tasks in the paper's order.
+
+    The paper's figures are beside them where images and length are the paper's (:func:`is_the_papers`). ``baselines``
+    are those that come with the package if not given (:mod:`caunet.reproduction.baseline_results`).
+    """
     if measure not in MEASURES:
         raise ValueError(f"measure must be {' or '.join(MEASURES)}, got {measure!r}")
+    from caunet.reproduction.baseline_results import BASELINES, matching
+
     printed = paper()[measure]
-    found = {result["task"] for result in results if result["model"] in MODELS}
+    mine = [result for result in results if result["model"] in MODELS]
+    found = {result["task"] for result in mine}
     tasks = [task for task in TASKS if task in found] + sorted(found - set(TASKS))
-    rows = {task: _row(results, measure, task, printed.get(task, {})) for task in tasks}
-    return ErrorTable(f"Table {printed['table']}. {printed['title']}", rows)
+    known = {
+        task: printed.get(task, {}) if all(is_the_papers(r) for r in mine if r["task"] == task) else {}
+        for task in tasks
+    }
+    rows = {task: _row(mine, measure, task, known[task]) for task in tasks}
+    others = {task: matching([r for r in mine if r["task"] == task], measure, baselines) for task in tasks}
+    beside = {task: {name: row.get(name) for name in BASELINES} for task, row in others.items()}
+    title = f"Table {printed['table']}. {printed['title']}" if any(known.values()) else printed["title"]
+    return ErrorTable(title, rows, beside if any(others.values()) else {})
+
+
+# The paper's schedule has all but stopped after this many of its 200,000 updates (docs/reproduction.md).
+_LONG = 60_000
+
+
+def is_the_papers(result: Result) -> bool:
+    """Whether a run has the paper's images and, in effect, its length: only then are its figures beside ours."""
+    config = result.get("config", {})
+    compressed = config.get("decay_every", 500) != 500 or config.get("schedule", "step") != "step"
+    return result.get("data") == "cifar10" and result["updates"] >= _LONG and not compressed
 
 
 def _row(
@@ -102,6 +143,11 @@ def _row(
             paper=printed.get(model),
             # As the paper does, a tie in the digits shown makes both bold. Alone in its row nobody is best.
             best=len(means) > 1 and model in means and show(means[model]) == show(lowest),
+            diverged=sum(
+                r[measure] is None and "diverged_at" in r
+                for r in results
+                if r["task"] == task and r["model"] == model
+            ),
         )
         for model in MODELS
     }
@@ -132,21 +178,38 @@ def show_ratio(ratio: float | None) -> str:
 
 
 def _ours(entry: Entry) -> str:
-    return show(entry.ours) + (f" ± {show(entry.spread)}" if entry.spread is not None else "")
+    spread = f" ± {show(entry.spread)}" if entry.spread is not None else ""
+    return show(entry.ours) + spread + (f" ({entry.diverged} diverged)" if entry.diverged else "")
 
 
-def layout(table: ErrorTable, note: str = "") -> Table:
-    """The table as it is written: ours, the paper's, the ratio; best of ours in bold."""
-    heads = ["Task", *(head for m in MODELS for head in (m.upper(), "paper", "ratio"))]
+def layout(table: ErrorTable, note: str = "", narrow: bool = False) -> Table:
+    """The table as it is written: ours, the paper's, the ratio; best of ours in bold; what has learned nothing.
+
+    ``narrow`` puts the latter into the caption, for 80 characters.
+    """
+    beside = ("paper", "ratio") if table.comparable else ()
+    names = table.baseline_names
+    if narrow and names:
+        told = [
+            f"{task} "
+            + ", ".join(f"{name} {show(value)}" for name, value in row.items() if value is not None)
+            for task, row in table.baselines.items()
+        ]
+        note, names = f"{note}. Without learning: {'; '.join(told)}", []
+    heads = ["Task", *(head for m in MODELS for head in (m.upper(), *beside)), *names]
     rows = []
     for task, row in table.rows.items():
         cells = [Cell(task.capitalize())]
         for entry in row.values():
             printed = "–" if entry.paper is None else f"{entry.paper:.3f}"
             ratio = Cell(show_ratio(entry.ratio), style=_color(entry.ratio))
-            cells += [bold(_ours(entry), entry.best), Cell(printed, style="dim"), ratio]
+            cells += [
+                bold(_ours(entry), entry.best),
+                *((Cell(printed, style="dim"), ratio) if beside else ()),
+            ]
+        cells += [Cell(show(table.baselines[task][name]), style="dim") for name in names]
         rows.append(cells)
-    return Table(heads, "l" + "rrr" * len(MODELS), rows, title=table.title, caption=note)
+    return Table(heads, "l" + "r" * (len(heads) - 1), rows, title=table.title, caption=note)
 
 
 def markdown(table: ErrorTable) -> str:
@@ -183,6 +246,7 @@ def caption(results: Sequence[Result]) -> str:
 HEADINGS = {
     "released": "As released: the authors' data, Adam reset at each update, no biases in BLN and CAN",
     "written": "As written: the paper's text, true Adam",
+    "demo": "At their best: fresh pairs, equal contrast, the combined learning rule for CAN",
 }
 
 

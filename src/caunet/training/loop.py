@@ -240,8 +240,8 @@ class _Loop:
                     self._count(loss)
                     if self.step % self.config.log_every == 0:
                         self._log(started, bar)
-                    if self.step % self.config.test_every == 0:
-                        self._test()
+                    if self.step % self.config.test_every == 0 and self.step < self.config.updates:
+                        self._test()  # at the last update all pairs are measured
                     stop = self._should_stop(request)
                     every = self.config.checkpoint_every
                     if stop or self.step == self.config.updates or (every and self.step % every == 0):
@@ -332,11 +332,12 @@ class _Loop:
         return {"test": self.run.last_test} if self.run.last_test is not None else {}
 
     def _test(self) -> None:
-        def measure() -> None:
-            errors = flat_errors(self._evaluate(self.config.test_pairs))
-            self.run.record(step=self.step, test={name: errors[name] for name in _TESTED})
+        self.here.on_rank0(lambda: self._record(self._evaluate(self.config.test_pairs)))
 
-        self.here.on_rank0(measure)
+    def _record(self, errors: dict[str, Any]) -> None:
+        if self.step != self.run.last_tested:  # as it is when a finished run is resumed
+            flat = flat_errors(errors)
+            self.run.record(step=self.step, test={name: flat[name] for name in _TESTED})
 
     def _evaluate(self, limit: int | None, progress: bool = False) -> dict[str, Any]:
         return evaluate(self.model, self.testing, limit=limit, progress=progress)
@@ -374,11 +375,12 @@ class _Loop:
         self.step, self.last_saved = state.step, path
 
     def _finish(self) -> dict[str, Any]:
-        return self.here.on_rank0(
-            lambda: self.run.finish(
-                self.config, self.model, self._evaluate(None, self.progress), self.seconds
-            )
-        )
+        def finish() -> dict[str, Any]:
+            errors = self._evaluate(None, self.progress)
+            self._record(errors)
+            return self.run.finish(self.config, self.model, errors, self.seconds)
+
+        return self.here.on_rank0(finish)
 
     @contextlib.contextmanager
     def _bar(self) -> Iterator[Track]:

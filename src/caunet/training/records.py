@@ -57,6 +57,7 @@ class Run:
             require("tensorboard", "tensorboard", "Writing TensorBoard events")
         self._events: Any = None
         self.last_test: float | None = None
+        self.last_tested: int | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -168,7 +169,7 @@ class Run:
     def _remember(self, *lines: Mapping[str, Any]) -> None:
         for line in lines:
             if "test" in line:
-                self.last_test = line["test"]["parameter_error"]
+                self.last_test, self.last_tested = line["test"]["parameter_error"], line["step"]
 
     def record(self, **line: Any) -> None:
         """Append one line to metrics.jsonl."""
