@@ -109,7 +109,7 @@ def test_a_missing_photograph_is_named(monkeypatch, tmp_path):
 
 def test_unknown_names_splits_and_options_are_refused():
     with pytest.raises(
-        ValueError, match="images must be one of photos, cifar10, or a directory, got 'imagenet'"
+        ValueError, match="images must be one of photos, cifar10, shapes3, or a directory, got 'imagenet'"
     ):
         load_images("imagenet")
     with pytest.raises(

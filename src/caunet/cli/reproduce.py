@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Reproduce"]
 
-RecipeName = Literal["released", "written", "claims", "control", "best", "sparse", "ablation", "space"]
+RecipeName = Literal[
+    "released", "written", "claims", "control", "best", "sparse", "range", "ablation", "space"
+]
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Reproduce:
     recipe: tuple[RecipeName, ...] | None = None
     """As the paper's text has it (written), as its authors' scripts did (released), its sentences tested
     (claims), CAN on rotation at full length (control), one difference between written and released at a time
-    (ablation); with profile best: at their best (best), pruned to the size of Table I's CAN (sparse), tasks of volumes
+    (ablation); with profile best: at their best (best), pruned to the size of Table I's CAN (sparse), projective
+    with a loss in units of each parameter's range (range), tasks of volumes
     (space). Several may be given; default: written, or best."""
     tasks: tuple[str, ...] | None = None
     """Which tasks; default: translation, rotation, scaling, affine, projective, for the recipe space the first four of
@@ -163,7 +166,7 @@ class Reproduce:
             console.print(Markdown(space_markdown(found)))
         for recipe in self._recipes:
             chosen = [result for result in found if result["recipe"] == recipe]
-            if not chosen or recipe in ("claims", "best", "sparse", "ablation", "space"):
+            if not chosen or recipe in ("claims", "best", "sparse", "range", "ablation", "space"):
                 continue
             for measure in MEASURES:
                 note = f"{recipe}: {caption(chosen)}"

@@ -103,6 +103,11 @@ def size_of(results: Sequence[Result], label: str) -> str:
 
 
 def figure_of(values: Sequence[float]) -> str:
+    """The mean, and the standard deviation where there are several.
+
+    >>> figure_of([0.5]), figure_of([0.5, 0.7]), figure_of([])
+    ('0.500', '0.600 ± 0.141', '–')
+    """
     """Their mean, and standard deviation where there are several."""
     if not values:
         return "–"

@@ -15,6 +15,8 @@
 ``sparse``
     larger networks, at their best, pruned while they learn to the size of Table I's CAN: at most 331,000 non-zero
     weights and 404,000 multiply-adds a pair.
+``range``
+    the projective networks of ``best`` under a loss in units of each parameter's range, which sees perspective, too.
 ``ablation``
     what makes the paper's ranking: ``written`` with one of the four things changed that ``released`` does otherwise,
     on rotation and translation.
@@ -239,6 +241,11 @@ def _sparse(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dic
     return found
 
 
+def _range(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+    wanted = [cell for cell in _best(tasks, models, seed, changes) if cell.config.task == "projective"]
+    return [Cell("range", c.label, c.config.replace(loss="range")) for c in wanted if c.label in MODELS]
+
+
 def _ablation(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
     plain = [
         Cell("ablation", model, written(task, model, seed, **changes))
@@ -268,10 +275,11 @@ RECIPES: dict[str, Callable[..., list[Cell]]] = {
     "control": _control,
     "best": _best,
     "sparse": _sparse,
+    "range": _range,
     "ablation": _ablation,
     "space": _space,
 }
-_AT_THEIR_BEST = ("best", "sparse", "space")
+_AT_THEIR_BEST = ("best", "sparse", "range", "space")
 
 
 def schedule(profile: str, updates: int | None = None) -> dict[str, Any]:

@@ -282,16 +282,20 @@ def main(arguments: Sequence[str]) -> int:
     """``python -m caunet.reproduction.tables [RESULTS [FILE...]]``; by default what is committed."""
     from caunet.reproduction.best import best_markdown
     from caunet.reproduction.results import load
+    from caunet.reproduction.sparse import range_markdown, sparse_markdown
 
     folder, *names = arguments or ["results"]
     found = load(Path(folder))
-    text, best = document(found), best_markdown(found)
+    made = {
+        "results": document(found),
+        "best": best_markdown(found),
+        "sparse": sparse_markdown(found),
+        "range": range_markdown(found),
+    }
     for name in names or ["docs/reproduction.md", "docs/learning-rule.md"]:
         path = Path(name)
-        marked = [section for section in ("results", "best") if _marker(section) in path.read_text("utf-8")]
-        changed = [
-            fill(path, best if section == "best" else text, section) for section in marked or ["results"]
-        ]
+        marked = [section for section in made if _marker(section) in path.read_text("utf-8")]
+        changed = [fill(path, made[section], section) for section in marked or ["results"]]
         sys.stdout.write(f"{name} {'updated' if any(changed) else 'was up to date'}\n")
     return 0
 

@@ -1,0 +1,63 @@
+"""Tables and figure of pruned networks, from results made up here."""
+
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from caunet.reproduction.recipes import SPARSE_SIZE, cells
+from caunet.reproduction.sparse import draw, range_markdown, sparse_markdown
+
+
+def result(recipe: str, model: str, error: float, seed: int = 0, **more: Any) -> dict[str, Any]:
+    base = {"recipe": recipe, "task": "rotation", "protocol": "text", "data": "cifar10", "pairs": "fresh"}
+    size = {"updates": 20_000, "parameters": 331_000, "nonzero": 320_000, "multiply_adds": 359_181}
+    return {**base, **size, "model": model, "seed": seed, "parameter_error": error, **more}
+
+
+RESULTS = [
+    result("sparse", "can-wide", 0.04),
+    result("sparse", "can-wide", 0.06, seed=1),
+    result("sparse", "bln-wide", 0.07),
+    result("best", "can", 0.08),
+    result("best", "bln", 0.055),
+    result("best", "ctn", 0.19),
+]
+
+
+def test_the_lowest_mean_is_bold_and_seeds_are_counted() -> None:
+    row = sparse_markdown(RESULTS).splitlines()[-1]
+    fields = [field.strip() for field in row.strip("|").split("|")]
+    assert fields == [
+        "Rotation", "**0.050 ± 0.014**", "2", "0.080", "–", "0.070", "0.190", "0.055", "320,000", "359,181"
+    ]  # fmt: skip
+    assert sparse_markdown([]) == ""
+
+
+def test_each_parameter_has_its_r2() -> None:
+    each = {"a11": {"error": 0.005, "r2": 0.94}, "p1": {"error": 3e-5, "r2": 0.02}}
+    one = result("range", "can", 0.0028, task="projective", per_parameter=each, corner_error=0.59)
+    assert "| CAN | 0.0050 (0.940) | 3.0e-05 (0.020) | 0.0028 | 0.590 |" in range_markdown([one])
+
+
+def test_the_figure_is_drawn(tmp_path: Path) -> None:
+    tasks = ("translation", "rotation", "scaling", "affine", "projective")
+    errors = [{"nonzero": 331_000, "parameter_error": 0.1}, {"nonzero": 50_000, "parameter_error": 0.2}]
+    measured = {"networks": {f"{n}-{t}": {"errors": errors} for n in ("can", "bln", "ctn") for t in tasks}}
+    draw(measured, RESULTS, tmp_path / "figure.png")
+    with Image.open(tmp_path / "figure.png") as figure:
+        assert figure.size[0] > 1000
+
+
+def test_cells_of_the_recipes() -> None:
+    found = cells(["sparse"], profile="best", models=["can"])
+    assert {cell.config.prune for cell in found} == {SPARSE_SIZE}
+    assert [cell.label for cell in found].count("can-rank16") == 2
+    assert {cell.config.loss for cell in cells(["range"], profile="best")} == {"range"}
+    changes = cells(["ablation"], tasks=["rotation"], models=["can", "ctn"], updates=20_000)
+    assert [c.label for c in changes][:2] == ["ctn", "can"] or [c.label for c in changes][:2] == [
+        "can",
+        "ctn",
+    ]
+    assert "ctn-bias" not in [c.label for c in changes]
+    assert next(c for c in changes if c.label == "can-reset").config.adam_reset
