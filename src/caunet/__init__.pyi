@@ -26,5 +26,7 @@ from .stacks import Alignment as Alignment
 from .stacks import align as align
 from .training import TrainConfig as TrainConfig
 from .training import train as train
+from .volumes import VolumeEstimate as VolumeEstimate
+from .volumes import estimate_volume as estimate_volume
 
 __version__: str

@@ -8,11 +8,11 @@ on other photographs whether the probability is right.
 import functools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
 
-__all__ = ["FEATURES", "SIGNS", "confidence", "doubt", "features"]
+__all__ = ["FEATURES", "SIGNS", "confidence", "doubt", "features", "logistic"]
 
 _RELATED = 0.3  # mean correlation of windows from which images seem to show the same
 _DISTINCT = 0.1  # share of windows that must speak against the second-best answer
@@ -70,12 +70,18 @@ def confidence(evidence: Mapping[str, float]) -> float:
     >>> confidence({})
     0.0
     """
-    if not evidence:
-        return 0.0
-    fitted = _fitted()
+    return logistic(features(evidence), _fitted()) if evidence else 0.0
+
+
+def logistic(values: Sequence[float], fitted: Mapping[str, Any]) -> float:
+    """The probability of features (in the order of the fit) by a fitted regression: weights, bias, means, scales.
+
+    >>> logistic([2.0], {"weights": [1.0], "bias": 0.0, "means": [2.0], "scales": [1.0]})
+    0.5
+    """
     centered = [
         (value - mean) / scale
-        for value, mean, scale in zip(features(evidence), fitted["means"], fitted["scales"], strict=True)
+        for value, mean, scale in zip(values, fitted["means"], fitted["scales"], strict=True)
     ]
     logit = fitted["bias"] + sum(w * value for w, value in zip(fitted["weights"], centered, strict=True))
     return 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))

@@ -5,7 +5,7 @@ from typing import Any
 
 from caunet.estimation.motion_models import motion_model_class
 
-__all__ = ["confidence_word", "summarize"]
+__all__ = ["confidence_line", "confidence_word", "summarize"]
 
 _WORDS = ((0.95, "very high"), (0.8, "high"), (0.5, "fair"), (0.2, "low"), (0.0, "very low"))
 _ADVICE = {
@@ -27,16 +27,23 @@ def confidence_word(confidence: float) -> str:
     return next(word for least, word in _WORDS if confidence >= least)
 
 
+def confidence_line(confidence: float, reason: str | None) -> str:
+    """The confidence, its word and, where it is low, why.
+
+    >>> confidence_line(0.1, "blank")
+    '0.10 (very low): do not rely on it: one of the images shows nothing'
+    """
+    verdict = f"{confidence:.2f} ({confidence_word(confidence)})"
+    if confidence < 0.5:
+        verdict += f": do not rely on it: {_ADVICE[reason or 'unrelated']}"
+    return verdict
+
+
 def summarize(data: Mapping[str, Any]) -> str:
     """A few lines from the JSON of an estimate."""
     rows = motion_model_class(data["model"]).describe(data["parameters"])
-    confidence = data["confidence"]
-    word = confidence_word(confidence)
-    verdict = f"{confidence:.2f} ({word})"
-    if confidence < 0.5:
-        verdict += f": do not rely on it: {_ADVICE[data.get('reason', 'unrelated')]}"
     rows += [
-        ("confidence", verdict),
+        ("confidence", confidence_line(data["confidence"], data.get("reason", "unrelated"))),
         *_explained(data.get("explained")),
         ("motions", f"{data['inliers']:,} of {data['matches']:,} agree"),
         ("time", f"{data['seconds'] * 1000:.0f} ms"),

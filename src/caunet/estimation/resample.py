@@ -15,7 +15,7 @@ from caunet.geometry.sampling import Mode
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Fill", "resample_onto", "seen_from"]
+__all__ = ["Fill", "in_dtype", "resample_onto", "seen_from"]
 
 BAND = 2**20
 """Pixels resampled at a time: bounds the memory of large images."""
@@ -125,7 +125,7 @@ def _resample_tensor(
             inside = geometry.warp(share, inverse, part, mode, origin=at)[0]
             band = _filled(band, inside, color.to(band.device, band.dtype))
         bands.append(band)
-    return _back(torch.cat(bands, dim=-2), tensor.dtype)
+    return in_dtype(torch.cat(bands, dim=-2), tensor.dtype)
 
 
 def seen_from(
@@ -161,8 +161,8 @@ def _color(fill: Any, tensor: Tensor) -> Tensor:
     return color[0] if color.ndim == 1 and tensor.ndim == 2 else color
 
 
-def _back(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """In the dtype of the input; whole numbers rounded, and kept within their range."""
+def in_dtype(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """``values`` in the dtype of an input; whole numbers rounded, and kept within their range."""
     if dtype == torch.bool:
         return values >= 0.5
     if dtype.is_floating_point:

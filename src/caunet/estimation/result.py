@@ -14,7 +14,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from torch import Tensor
 from caunet import geometry
 from caunet.estimation import exports, uncertainty
 from caunet.estimation.canvas import Canvas, CanvasName, canvas_of
+from caunet.estimation.carrier import Carrier, Points
 from caunet.estimation.describe import summarize
 from caunet.estimation.motion_models import PLANE, MotionModel, create_motion_model
 from caunet.estimation.reasons import REASONS, Reason
@@ -32,8 +33,6 @@ from caunet.geometry import Matrix
 from caunet.geometry.sampling import Mode
 
 __all__ = ["Estimate", "Field"]
-
-Points = TypeVar("Points", Tensor, npt.NDArray[Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +75,7 @@ class Field:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimate(Carrier):
     """How image b is related to image a.
 
     >>> H = geometry.translate(3.0, -2.0)
@@ -168,23 +167,6 @@ class Estimate:
         """The motion model, for images of these sizes."""
         model = create_motion_model(self.model, **self.model_options)
         return model.for_images(self.size_a, self.size_b)
-
-    @property
-    def _tensor(self) -> Tensor:
-        return torch.as_tensor(self.matrix)
-
-    def _kind(self, values: Tensor) -> Tensor | Matrix:
-        """``values`` as the kind that the matrix is."""
-        return values if isinstance(self.matrix, Tensor) else values.numpy()
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """The matrix, for ``numpy.asarray``."""
-        matrix = self._tensor.numpy()
-        if dtype is not None and np.dtype(dtype) != matrix.dtype:
-            if copy is False:
-                raise ValueError(f"copy must not be False to convert a float64 matrix, got dtype {dtype}")
-            return matrix.astype(dtype)
-        return matrix if copy is False else matrix.copy()
 
     def __repr__(self) -> str:
         p = self.parameters
@@ -315,26 +297,6 @@ class Estimate:
         pixel centers are at whole numbers (``align_corners=True``, its default).
         """
         return exports.kornia_matrix(np.asarray(self))
-
-    def apply(self, points: Points | Sequence[Any]) -> Points | npt.NDArray[Any]:
-        """Points of a (..., 2) carried to b; a tensor gives a tensor, anything else an array.
-
-        Floats keep their precision; whole numbers become float64.
-        """
-        if isinstance(points, Tensor):
-            values = points if points.is_floating_point() else points.double()
-            return self._carry(values)
-        array = np.asarray(points)
-        if array.dtype.kind not in "uif":
-            raise TypeError(f"points must be numbers (..., 2), got {array.dtype}")
-        kept = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
-        return self._carry(torch.from_numpy(array.astype(np.float64))).numpy().astype(kept)
-
-    def _carry(self, points: Tensor) -> Tensor:
-        if points.ndim < 1 or points.shape[-1] != 2:
-            raise ValueError(f"points must have shape (..., 2), got {tuple(points.shape)}")
-        carried = geometry.apply(self._tensor.to(points.device), points.double().reshape(-1, 2))
-        return carried.reshape(points.shape).to(points.dtype)
 
     def warp(
         self,

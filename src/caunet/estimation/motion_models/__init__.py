@@ -4,7 +4,7 @@
 ('translation', 'euclidean', 'similarity', 'affine', 'projective', 'camera-rotation')
 
 A new one is a subclass of :class:`MotionModel` with the decorator :func:`register_motion_model`; `camera.py` is the
-example with options. Models of volumes (H (4, 4)) and of dense fields would be further files here.
+example with options. Those of volumes (H (4, 4)) are in `space.py`; dense fields would be further files here.
 """
 
 from caunet.estimation.motion_models.base import (
@@ -25,9 +25,11 @@ from caunet.estimation.motion_models.plane import (
 
 from caunet.estimation.motion_models.camera import CameraRotation  # isort: skip  (after the plane's, in the list too)
 from caunet.estimation.motion_models.fixed import Fixed  # isort: skip
+from caunet.estimation.motion_models.space import SPACE  # isort: skip
 
 __all__ = [
     "PLANE",
+    "SPACE",
     "Affine",
     "CameraRotation",
     "Euclidean",

@@ -1,7 +1,7 @@
 """What a motion model is, and the registry of them.
 
-A motion model says how two images may be related. All that estimation asks of one stands in its class: its name,
-degrees of freedom, generators, fit in closed form, what a search may try, its parameters and its words.
+A motion model says how two images, or two volumes, may be related. All that estimation asks of one stands in its class:
+its name, degrees of freedom, generators, fit in closed form, what a search may try, its parameters and its words.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class MotionModel(ABC):
 
     name: str
     freedom: int
-    """Degrees of freedom; half as many motions of points determine a member."""
+    """Degrees of freedom; half as many motions of points determine a member (in space a third as many)."""
+    dimensions: int = 2
+    """2 in the plane, where H is (3, 3) and points are (x, y); 3 in space, where H is (4, 4) and points (x, y, z)."""
     search_angles: int = 24
     """How many angles, evenly around, a search tries."""
     search_scales: tuple[float, ...] = (1.0,)
@@ -73,7 +75,10 @@ class MotionModel(ABC):
 
     @abstractmethod
     def generators(self) -> Matrix:
-        """(freedom, 8): each generator of the group as the first eight entries of a 3 x 3 matrix whose last is 0."""
+        """(freedom, 8): each generator of the group as the first eight entries of a 3 x 3 matrix whose last is 0.
+
+        In space (freedom, 12): the upper three rows of a 4 x 4 matrix.
+        """
 
     @abstractmethod
     def fit(self, source: Matrix, target: Matrix, weight: Matrix, prior: float = 0.0) -> Matrix:
@@ -97,29 +102,34 @@ class MotionModel(ABC):
         return f"{type(self).__name__}({options})"
 
 
-_REGISTRY: dict[str, type[MotionModel]] = {}
+_REGISTRY: dict[int, dict[str, type[MotionModel]]] = {2: {}, 3: {}}
 
 
 def register_motion_model(model: Model, *, replace: bool = False) -> Model:
     """Make the class ``model`` known by its name, and return it (so it serves as a decorator)."""
-    if model.name in _REGISTRY and not replace:
+    known = _REGISTRY[model.dimensions]
+    if model.name in known and not replace:
         raise ValueError(f"a motion model named {model.name!r} exists; pass replace=True to replace it")
-    _REGISTRY[model.name] = model
+    known[model.name] = model
     return model
 
 
-def motion_model_names(*, without_options: bool = False) -> tuple[str, ...]:
+def motion_model_names(*, without_options: bool = False, dimensions: int = 2) -> tuple[str, ...]:
     """The names of all motion models, simplest first; ``without_options`` leaves out those that need an option.
 
     >>> motion_model_names(without_options=True)[:5]
     ('translation', 'euclidean', 'similarity', 'affine', 'projective')
+    >>> motion_model_names(dimensions=3)
+    ('translation', 'rigid', 'similarity', 'affine')
     """
     return tuple(
-        name for name, model in _REGISTRY.items() if not (without_options and any(_options(model).values()))
+        name
+        for name, model in _REGISTRY[dimensions].items()
+        if not (without_options and any(_options(model).values()))
     )
 
 
-def motion_model_class(name: str) -> type[MotionModel]:
+def motion_model_class(name: str, dimensions: int = 2) -> type[MotionModel]:
     """The class of that name.
 
     >>> motion_model_class("affin")
@@ -127,14 +137,15 @@ def motion_model_class(name: str) -> type[MotionModel]:
     ...
     ValueError: model must be one of translation, ..., got 'affin'; did you mean 'affine'?
     """
-    if isinstance(name, str) and name in _REGISTRY:
-        return _REGISTRY[name]
-    close = difflib.get_close_matches(str(name), _REGISTRY, n=1)
+    known = _REGISTRY[dimensions]
+    if isinstance(name, str) and name in known:
+        return known[name]
+    close = difflib.get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"model must be one of {', '.join(_REGISTRY)}, got {name!r}{hint}")
+    raise ValueError(f"model must be one of {', '.join(known)}, got {name!r}{hint}")
 
 
-def create_motion_model(name: str | MotionModel, **options: Any) -> MotionModel:
+def create_motion_model(name: str | MotionModel, *, dimensions: int = 2, **options: Any) -> MotionModel:
     """The motion model of that name with these options (an instance is returned as it is).
 
     >>> create_motion_model("camera-rotation", focal=800)
@@ -144,7 +155,9 @@ def create_motion_model(name: str | MotionModel, **options: Any) -> MotionModel:
     ...
     TypeError: focal is no option of the motion model 'affine', which has none
     """
-    model = name if isinstance(name, MotionModel) else motion_model_class(name)
+    model = name if isinstance(name, MotionModel) else motion_model_class(name, dimensions)
+    if isinstance(model, MotionModel) and model.dimensions != dimensions:
+        raise ValueError(f"model must be one of {dimensions} dimensions, got {model!r} of {model.dimensions}")
     known = {} if isinstance(model, MotionModel) else _options(model)
     for option in options:
         if option not in known:

@@ -1,0 +1,111 @@
+"""Places of a volume that are compared with another: blocks of voxels with texture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool3d, grid_sample
+
+from caunet.geometry import Matrix
+from caunet.volumes.pyramid import Level
+
+__all__ = ["Points", "choose_points", "read_level"]
+
+_BLOCK = 4  # side of the blocks that are chosen as one
+_FAINT = 1e-3  # share of the mean squared gradient below which a block shows nothing
+_COUNTS = 0.5  # share of a voxel that must count
+_WHOLE = 0.99  # share of a place between voxels that must count
+
+
+@dataclass(frozen=True)
+class Points:
+    """Voxels of a level, its values there and how they change."""
+
+    voxels: Tensor
+    """(N, 3): x, y, z, whole numbers, float32."""
+    values: Tensor
+    """(N,)."""
+    gradient: Tensor
+    """(N, 3): change per millimeter."""
+    to_mm: Matrix
+    """(4, 4): voxels to millimeters."""
+
+    def __len__(self) -> int:
+        return len(self.voxels)
+
+
+def choose_points(level: Level, count: int) -> Points:
+    """At most about ``count`` voxels, in blocks: those whose values change most; all that count if there are few."""
+    texture = level.gradient.square().sum(0)
+    counts = None if level.mask is None else level.mask > _COUNTS
+    if counts is not None:
+        texture = texture * counts
+    if texture.numel() <= count:
+        place = torch.arange(texture.numel(), device=texture.device)
+        if counts is not None:
+            place = place[counts.reshape(-1)]
+        return _points(level, place)
+    blocks = avg_pool3d(texture[None, None], _BLOCK, ceil_mode=True)[0, 0]
+    flat = blocks.reshape(-1)
+    order = flat.argsort(descending=True, stable=True)[: max(count // _BLOCK**3, 1)]
+    order = order[flat[order] > _FAINT * flat.mean()].sort().values
+    return _points(level, _voxels_of(order, blocks.shape, texture.shape, counts))
+
+
+def _voxels_of(order: Tensor, blocks: torch.Size, size: torch.Size, counts: Tensor | None) -> Tensor:
+    """Flat indices of the voxels in the blocks of flat indices ``order``."""
+    line = torch.arange(_BLOCK, device=order.device)
+    z = order // (blocks[1] * blocks[2]) * _BLOCK
+    y = order // blocks[2] % blocks[1] * _BLOCK
+    x = order % blocks[2] * _BLOCK
+    zs, ys, xs = z[:, None] + line, y[:, None] + line, x[:, None] + line  # (K, 4)
+    inside = (
+        (zs < size[0])[:, :, None, None] & (ys < size[1])[:, None, :, None] & (xs < size[2])[:, None, None]
+    )
+    place = zs[:, :, None, None] * (size[1] * size[2]) + ys[:, None, :, None] * size[2] + xs[:, None, None]
+    place = place[inside]
+    return place if counts is None else place[counts.reshape(-1)[place]]
+
+
+def _points(level: Level, place: Tensor) -> Points:
+    _, height, width = level.values.shape
+    voxels = torch.stack([place % width, place // width % height, place // (width * height)], 1)
+    return Points(
+        voxels.to(level.values.dtype),
+        level.values.reshape(-1)[place],
+        level.gradient.reshape(3, -1)[:, place].T.contiguous(),
+        level.to_mm,
+    )
+
+
+def read_level(level: Level, voxels: Tensor, M: Matrix) -> tuple[Tensor, Tensor]:
+    """Values (K, N) of a level at M ``voxels`` (N, 3), for K matrices M (K, 4, 4), and which of them count (K, N).
+
+    Linear, by torch's kernel for grids; a place that is outside, or not wholly in the mask, does not count.
+    """
+    sides = np.maximum(np.array(level.size[::-1]) - 1, 1)
+    normal = M[:, :3] * (2 / sides)[:, None]
+    normal[:, :, 3] -= 1
+    matrix = torch.from_numpy(normal).to(voxels)
+    grid = torch.baddbmm(matrix[:, None, :, 3], voxels.expand(len(M), -1, 3), matrix[..., :3].mT)  # (K, N, 3)
+    inside = grid.abs().amax(-1) <= 1
+    values = _read(level.values, grid)
+    if level.mask is not None:
+        inside &= _read(level.mask, grid) > _WHOLE
+    return values, inside.to(values.dtype)
+
+
+def _read(values: Tensor, grid: Tensor) -> Tensor:
+    count = math.prod(grid.shape[:-1])
+    read = grid_sample(
+        values[None, None],
+        grid.view(1, 1, 1, count, 3),
+        mode="bilinear",
+        padding_mode="border",
+        align_corners=True,
+    )
+    return read.view(grid.shape[:-1])
