@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "baselines": {"geometry", "tasks"},
     "evaluation": {"metrics", "tasks"},
     "estimation": {"execution", "geometry", "images", "matching", "models"},
+    "volumes": {"estimation", "geometry"},
     "training": {"data", "evaluation", "matching", "models", "optim", "tasks"},
     "execution": set(),
     "export": {"models", "tasks"},

@@ -4,12 +4,13 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 if TYPE_CHECKING:
     from caunet.estimation.result import Estimate
+    from caunet.volumes import VolumeEstimate
 
 __all__ = ["EstimateCommand", "SearchOptions"]
 
@@ -53,7 +54,6 @@ class SearchOptions:
 
     def check_search(self) -> None:
         """Everything that can be wrong without reading an image."""
-        from caunet.estimation.limits import Bounds
         from caunet.estimation.motion_models import Fixed, create_motion_model
 
         try:
@@ -66,22 +66,28 @@ class SearchOptions:
             except (TypeError, ValueError) as error:
                 said = str(error).replace("must be a dict with some of", "must be of")
                 raise ValueError(said if said.startswith("--") else f"--{said}") from error
-        for name, value in self._bounds().items():
+        channel = self._channel()
+        if isinstance(channel, str) and channel not in ("gray", "red", "green", "blue", "all"):
+            raise ValueError(f"--channel must be gray, red, green, blue, all or a number, got {channel!r}")
+        self.check_limits()
+
+    def check_limits(self) -> None:
+        """What images and volumes have in common: bounds and threads."""
+        from caunet.estimation.limits import Bounds
+
+        for name, value in self.bounds().items():
             try:
                 Bounds.of({name: value})
             except ValueError as error:
                 what = "at least 1" if name == "scale" else "0 or more"
                 raise ValueError(f"--max-{name} must be a number, {what}, got {value:g}") from error
-        channel = self._channel()
-        if isinstance(channel, str) and channel not in ("gray", "red", "green", "blue", "all"):
-            raise ValueError(f"--channel must be gray, red, green, blue, all or a number, got {channel!r}")
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"--threads must be at least 1, got {self.threads}")
 
     def estimator_options(self) -> dict[str, Any]:
         """For :class:`caunet.Estimator`."""
         return {
-            "bounds": self._bounds() or None,
+            "bounds": self.bounds() or None,
             "fixed": self._fixed() or None,
             "channel": self._channel(),
             "find_borders": self.find_borders,
@@ -95,7 +101,8 @@ class SearchOptions:
         options = {"focal": self.focal, "principal_point": self.principal_point}
         return {name: value for name, value in options.items() if value is not None}
 
-    def _bounds(self) -> dict[str, float]:
+    def bounds(self) -> dict[str, float]:
+        """How far an answer may go, as far as that is given."""
         bounds = {"shift": self.max_shift, "angle": self.max_angle, "scale": self.max_scale}
         return {name: value for name, value in bounds.items() if value is not None}
 
@@ -129,13 +136,18 @@ class EstimateCommand(SearchOptions):
     To see how they fit: caunet estimate left.jpg right.jpg --out aligned.png --overlay overlay.png
 
     For a program: caunet estimate a.tif b.tif --model euclidean --max-angle 5 --mask-a cells.png --json
+
+    Volumes (NIfTI, MetaImage, NRRD; with the extra volumes) are told by their names; --model is then translation, rigid
+    (the default), similarity or affine, --max-shift counts millimeters, and the matrix is printed in millimeters:
+    caunet estimate a.nii.gz b.nii.gz --out aligned.nii.gz --transform a_to_b.tfm
     """
 
     a: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="A")]
     """The first image: PNG, JPEG, TIFF, BMP, GIF, WebP, PPM, AVIF, JPEG 2000 or HEIC (with the extra heif), 16 x 16
-    pixels to 40 megapixels. Of an animation or a file of several pages the first is taken."""
+    pixels to 40 megapixels. Of an animation or a file of several pages the first is taken. Or a volume: .nii, .nii.gz,
+    .mha or .nrrd."""
     b: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="B")]
-    """The second image; it may have another size."""
+    """The second image or volume; it may have another size."""
     mask_a: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """An image as large as a, black where a does not show the scene: only what is not black counts."""
     mask_b: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -145,13 +157,18 @@ class EstimateCommand(SearchOptions):
     region_b: Annotated[tuple[int, int, int, int] | None, tyro.conf.arg(metavar="X Y WIDTH HEIGHT")] = None
     """The part of b."""
     initial: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A matrix to try first: JSON (three rows, or what --json printed for another pair), or a text of three rows."""
+    """A matrix to try first: JSON (three rows, or what --json printed for another pair), or a text of three rows; four
+    rows for volumes, in voxels."""
     json: bool = False
     """Print one JSON object instead of text."""
     field: bool = False
     """Also put the motions that the matrix was fitted to into the JSON."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write b, resampled onto the grid of a, to this file. What is outside of b is black."""
+    transform: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Of volumes: write the transformation for ITK (.tfm, .txt), for FSL (.mat) or as JSON."""
+    mode: Literal["linear", "cubic", "nearest"] = "linear"
+    """Of volumes: how --out is read between voxels; nearest for labels."""
     overlay: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write both to this file: a in orange, b resampled onto it in azure, gray where they agree."""
     min_confidence: float = 0.5
@@ -163,16 +180,33 @@ class EstimateCommand(SearchOptions):
 
     def run(self) -> int:
         """Estimate, print, write the files asked for."""
+        from caunet.volumes.read import is_volume_path
+
+        if is_volume_path(self.a) or is_volume_path(self.b):
+            return self._run_volumes()
         self._check()
         found = self._locally() if self.server is None else self._remotely(self.server)
-        written = self._write(found)
+        return self._report(found, found.to_json(field=self.field), self._write(found))
+
+    def _run_volumes(self) -> int:
+        from caunet.cli.volumes import check_volumes, estimate_volumes, write_volumes
+
+        self._check_confidence()
+        check_volumes(self)
+        found = estimate_volumes(self, None if self.initial is None else _read_matrix(self.initial, 4))
+        return self._report(found, found.to_json(), write_volumes(self, found))
+
+    def _report(
+        self, found: "Estimate | VolumeEstimate", data: dict[str, Any], written: dict[str, Path]
+    ) -> int:
+        """Print what was found and which files were written; the exit code."""
         if self.json:
             about = {
                 "a": str(self.a),
                 "b": str(self.b),
                 **{name: str(path) for name, path in written.items()},
             }
-            print(json.dumps({**about, **found.to_json(field=self.field)}, allow_nan=False))
+            print(json.dumps({**about, **data}, allow_nan=False))
         else:
             print(found.summary())
             for name, path in written.items():
@@ -191,7 +225,7 @@ class EstimateCommand(SearchOptions):
         from caunet.estimation.overlay import check_output
 
         self.check_search()
-        given = [*self._options(), *(f"max_{name}" for name in self._bounds())]
+        given = [*self._options(), *(f"max_{name}" for name in self.bounds())]
         names = ("mask_a", "mask_b", "region", "region_b", "initial", "channel")
         given += [name for name in names if getattr(self, name) is not None]
         given += ["fixed"] if self.fixed else []
@@ -199,8 +233,9 @@ class EstimateCommand(SearchOptions):
         if self.server is not None and given:
             options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             raise ValueError(f"{options} must be left out with --server, which does not know them")
-        if not 0 <= self.min_confidence <= 1:
-            raise ValueError(f"--min-confidence must be within 0..1, got {self.min_confidence}")
+        self._check_confidence()
+        if self.transform is not None or self.mode != "linear":
+            raise ValueError(f"--transform and --mode must be left out for images, got {self.a}")
         if self.field and not self.json:
             raise ValueError("--field must be used with --json")
         for option, path in (("--out", self.out), ("--overlay", self.overlay)):
@@ -211,6 +246,10 @@ class EstimateCommand(SearchOptions):
                 raise ValueError(f"{option} would overwrite {path}, which is one of the two images")
         if self.out is not None and self.overlay is not None and self.out.resolve() == self.overlay.resolve():
             raise ValueError(f"--out and --overlay must be different files, got {self.out} for both")
+
+    def _check_confidence(self) -> None:
+        if not 0 <= self.min_confidence <= 1:
+            raise ValueError(f"--min-confidence must be within 0..1, got {self.min_confidence}")
 
     def _locally(self) -> "Estimate":
         options = self.estimator_options()
@@ -264,14 +303,14 @@ def _writable(image: Any, path: Path) -> Any:
     return image
 
 
-def _read_matrix(path: Path) -> Any:
-    """The matrix in a file: JSON of one or of an estimate, or three rows of numbers."""
+def _read_matrix(path: Path, rows: int = 3) -> Any:
+    """The matrix in a file: JSON of one or of an estimate, or ``rows`` rows of numbers."""
     import numpy as np
 
     from caunet.errors import DataError
     from caunet.files import printable_path
 
-    name = f"--initial {printable_path(path)}"
+    name, words = f"--initial {printable_path(path)}", {3: "three", 4: "four"}
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -284,9 +323,11 @@ def _read_matrix(path: Path) -> Any:
             values = [line.replace(",", " ").split() for line in text.splitlines() if line.strip()]
         matrix = np.array(values, dtype=np.float64)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{name}: must hold a matrix, as JSON or as three rows of numbers") from error
-    if matrix.shape != (3, 3):
-        raise DataError(f"{name}: must hold a matrix of three rows and columns, got shape {matrix.shape}")
+        raise DataError(f"{name}: must hold a matrix, as JSON or as {words[rows]} rows of numbers") from error
+    if matrix.shape != (rows, rows):
+        raise DataError(
+            f"{name}: must hold a matrix of {words[rows]} rows and columns, got shape {matrix.shape}"
+        )
     return matrix
 
 

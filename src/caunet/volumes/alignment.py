@@ -309,7 +309,7 @@ def likeness(sides: Sides, T: Matrix) -> tuple[float, float, float]:
     read, inside = read_level(sides.b, points.voxels, (sides.b.from_mm @ T @ points.to_mm)[None])
     block = (points.voxels / _BLOCK).floor().long()
     key = (block[:, 2] * 4096 + block[:, 1]) * 4096 + block[:, 0]
-    _, which = key.unique(return_inverse=True)
+    _, which = torch.unique(key, return_inverse=True)
     count = int(which.max()) + 1
     a, b, seen = points.values, read[0], inside[0]
 

@@ -171,4 +171,5 @@ def _initial(value: Any, a: Volume, b: Volume) -> Matrix | None:
     geometry.check(matrix, "initial")
     if np.abs(matrix[3, :3]).max() > 1e-9 * abs(matrix[3, 3]):
         raise ValueError("initial must have no perspective (a last row 0 0 0 1), got one that has")
-    return b.to_mm @ (matrix / matrix[3, 3]) @ geometry.invert(a.to_mm)
+    T: Matrix = b.to_mm @ (matrix / matrix[3, 3]) @ geometry.invert(a.to_mm)
+    return T

@@ -138,7 +138,7 @@ def decompose_space(T: Matrix, center: Matrix) -> dict[str, float]:
 
     >>> T = geometry.rotate(90.0, axis=(0, 0, 1)).double().numpy()
     >>> found = decompose_space(T, np.zeros(3))
-    >>> round(found["rotation_z"], 6), round(found["angle"], 6), round(found["scale"], 6)
+    >>> round(found["rotation_z"], 4), round(found["angle"], 4), round(found["scale"], 4)
     (90.0, 90.0, 1.0)
     """
     U, stretch, V = np.linalg.svd(T[:3, :3])
