@@ -4,7 +4,7 @@
 
 FOLDER holds mni.nii.gz and ch2.nii.gz. Each case is a volume, filtered and sampled every second voxel, and the same
 volume carried by a random motion (cubic splines), sampled likewise; then noise, another gain and a bias field, a crop
-or thick slices. All methods see the same two volumes, with 2 threads. Rows are saved as they come; the same command
+or thick slices. All methods see the same two volumes, with as many threads (THREADS, 2 if not set). Rows are saved as they come; the same command
 goes on where it ended. Settings of caunet were chosen on BrainWeb's T1 volume, which no row uses.
 """
 
@@ -28,7 +28,9 @@ from caunet.files import write_json
 from caunet.tables import Table
 
 Register = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, str], np.ndarray]
-THREADS = 2
+THREADS = int(
+    os.environ.get("THREADS", "2")
+)  # for all methods; 1 on a busy machine, where waiting threads spin
 
 # name: largest angle, model, what else is done to b
 CONDITIONS: dict[str, tuple[float, str, str]] = {
