@@ -4,8 +4,9 @@
 
 FOLDER holds mni.nii.gz and ch2.nii.gz. Each case is a volume, filtered and sampled every second voxel, and the same
 volume carried by a random motion (cubic splines), sampled likewise; then noise, another gain and a bias field, a crop
-or thick slices. All methods see the same two volumes, with as many threads (THREADS, 2 if not set). Rows are saved as they come; the same command
-goes on where it ended. Settings of caunet were chosen on BrainWeb's T1 volume, which no row uses.
+or thick slices. All methods see the same two volumes, and use as many threads (THREADS in the environment; 2 if not
+set). Rows are saved as they come; the same command goes on where it ended. Settings of caunet were chosen on BrainWeb's
+T1 volume, which no row uses.
 """
 
 import argparse
