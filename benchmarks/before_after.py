@@ -1,10 +1,11 @@
 """Draw docs/figures/before-after.png: two images on top of each other, before and after caunet.estimate.
 
-python -m benchmarks.before_after [--index 3] [--condition occlusion] [--motion 0.2]
+    python -m benchmarks.before_after [--index 3] [--condition occlusion] [--motion 0.2]
+    python -m benchmarks.before_after --stress    # docs/figures/before-after-stress.png
 
 The pair is one of the benchmark's; the answer is the estimator's. In an overlay the first picture is red and the
 second cyan, so that what agrees is gray; for that the second is shown with the first's mean and contrast. Where the
-second shows nothing the first is dimmed.
+second shows nothing the first is dimmed. ``--stress``: cases of the stress set instead, one a row.
 """
 
 import argparse
@@ -15,10 +16,12 @@ from torch import Tensor
 
 import caunet
 from caunet.benchmark import draw_pair
+from caunet.benchmark.cases import relative_error, stress_cases
 from caunet.files import atomic_write
 from caunet.metrics import corner_error
 
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "before-after.png"
+STRESS_CASES = (("foreground 50 %", "astronaut"), ("scale 3", "coffee"), ("negative", "rocket"))
 
 
 def overlay(a: Tensor, b: Tensor, there: Tensor) -> Tensor:
@@ -35,8 +38,36 @@ def main() -> None:
     parser.add_argument("--index", type=int, default=3)
     parser.add_argument("--condition", default="photometric")
     parser.add_argument("--motion", type=float, default=0.2)
-    parser.add_argument("--out", type=Path, default=FIGURE)
+    parser.add_argument("--stress", action="store_true", help="cases of the stress set instead of a pair")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.stress:
+        draw_stress(options.out or FIGURE.with_name("before-after-stress.png"))
+    else:
+        draw_drawn(options)
+
+
+def draw_stress(path: Path) -> None:
+    """Some cases of the stress set, a row of pictures each."""
+    panels: dict[str, Tensor] = {}
+    for row, name in STRESS_CASES:
+        case = next(c for c in stress_cases("bench", (row,)) if c.name == name)
+        a, b = (torch.from_numpy(image).float() / 255 for image in (case.a, case.b))
+        found = caunet.estimate(case.a, case.b)
+        error = relative_error(torch.as_tensor(found.matrix), case)
+        back, there = found.warp(b), found.warp(torch.ones_like(b)) > 0.99
+        if row == "negative":  # shown as what it is, compared as what it was
+            b, back = 1 - b, 1 - back
+        panels[f"{name}: first"] = a[..., None].expand(-1, -1, 3)
+        panels[f"{row}: second"] = (torch.from_numpy(case.b).float() / 255)[..., None].expand(-1, -1, 3)
+        panels[f"{row}: before"] = overlay(a, b, torch.ones_like(b) > 0)
+        panels[f"after, {error:.3%} off, confidence {found.confidence:.2f}"] = overlay(a, back, there)
+    show(panels, path)
+
+
+def draw_drawn(options: argparse.Namespace) -> None:
+    """A pair of the synthetic set."""
+    out = options.out or FIGURE
     pair = draw_pair("bench", options.condition, options.motion, options.index, side=320)
     found = caunet.estimate(pair.a, pair.b)
     error = float(corner_error(torch.as_tensor(found.matrix), pair.H, 320, centered=False))
@@ -46,22 +77,27 @@ def main() -> None:
         "before": overlay(pair.a, pair.b, torch.ones_like(pair.b) > 0),
         "after": overlay(pair.a, found.warp(pair.b), found.warp(torch.ones_like(pair.b)) > 0.99),
     }
-    show(panels, options.out)
-    print(f"{options.out.name}: corner error {error:.3f} px, confidence {found.confidence:.2f}")
+    show(panels, out)
+    print(f"{out.name}: corner error {error:.3f} px, confidence {found.confidence:.2f}")
 
 
-def show(panels: dict[str, Tensor], path: Path) -> None:
+def show(panels: dict[str, Tensor], path: Path, columns: int = 4) -> None:
+    """Pictures side by side, in ``columns``, to a PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(3.0 * len(panels), 3.25), layout="constrained")
+    rows = -(-len(panels) // columns)
+    height, width = next(iter(panels.values())).shape[:2]
+    wide = 12.0 / columns
+    figure = Figure(figsize=(12.0, rows * (wide * height / width + 0.25)), layout="constrained")
     FigureCanvasAgg(figure)
-    for place, (title, picture) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+    places = figure.subplots(rows, columns, squeeze=False).flat
+    for place, (title, picture) in zip(places, panels.items(), strict=True):
         place.imshow(picture.numpy(), interpolation="lanczos")
         place.set_title(title, fontsize=11)
         place.set_axis_off()
     with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100)
+        figure.savefig(temporary, format="png", dpi=80 if rows > 1 else 100)
 
 
 if __name__ == "__main__":

@@ -2,20 +2,24 @@
 
     python benchmarks/matching.py --oxford FOLDER            # about two minutes on one core
     python benchmarks/matching.py --group bench              # embedded photographs, the stress set
+    python benchmarks/matching.py --oxford FOLDER --trained softmin-0=DIR/match.safetensors triplet-0=...
 
 Places are caunet's. They are compared by: contrast association units with the weights that were learned and the
 probability of winning as the weight of a match (what caunet.estimate uses); the same without that probability; the
-plain distance of the same features (all weights equal); RootSIFT, OpenCV's descriptor of the same places. Then OpenCV's
-own places with SIFT and with ORB. A match is right if it is within 3 pixels of the truth (of the image in which places
-were looked for); a pair is found if its corners are off by less than 1 % of the diagonal. Writes
-benchmarks/results/matching-NAME.json and prints a table.
+plain distance of the same features (all weights equal); RootSIFT, OpenCV's descriptor of the same places. Then
+OpenCV's own places with SIFT and with ORB. ``--trained``: other networks, such as those of
+`caunet train-matcher --loss triplet`, on the same places; their matches all have the same weight, so that only what
+was learned differs. A match is right if it is within 3 pixels of the truth (of the image in which places were looked
+for); a pair is found if its corners are off by less than 1 % of the diagonal. Writes
+benchmarks/results/matching-NAME.json and the table in docs/matching.md.
 """
 
 import argparse
+import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,11 +36,15 @@ from caunet.extras import require
 from caunet.images import read_image
 from caunet.matching.consensus import Matches, consensus
 from caunet.matching.matcher import Described, Matcher
-from caunet.matching.network import diagonal_contrast
+from caunet.matching.network import MatchNetwork, diagonal_contrast, load_matcher
+from caunet.reproduction.tables import fill
+from caunet.shipped import read_card
 from caunet.tables import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
-from benchmarks.harness import environment, save
+from benchmarks.harness import save
+
+ROOT = Path(__file__).parents[1]
 
 RIGHT = 3.0  # pixels
 FOUND = 0.01  # of the diagonal
@@ -71,14 +79,18 @@ def main() -> None:
     parser.add_argument(
         "--group", choices=("bench", "calibration", "test"), help="photographs of the stress set"
     )
+    parser.add_argument("--trained", nargs="*", default=[], metavar="LABEL=PATH", help="other networks")
     options = parser.parse_args()
+    trained = {
+        label: load_matcher(Path(path)) for label, _, path in (t.partition("=") for t in options.trained)
+    }
     if (options.oxford is None) == (options.group is None):
         parser.error("give one of --oxford and --group")
     name = "oxford" if options.oxford else f"stress-{options.group}"
     require("cv2", "bench", "RootSIFT")
     with one_thread(), torch.inference_mode():
         cases = oxford_cases(options.oxford) if options.oxford else stress_cases(options.group)
-        tallies = compare(cases)
+        tallies = compare(cases, trained)
     heads = ("compared by", "matches", "right", "found", "ms")
     rows = [
         [
@@ -90,14 +102,21 @@ def main() -> None:
         ]
         for label, t in tallies.items()
     ]
-    print(Table(heads, "lrrrr", rows).markdown())
+    table = Table(heads, "lrrrr", rows).markdown()
     result = {label: {**vars(t)} for label, t in tallies.items()}
-    save(f"matching-{name}", {"environment": environment(), "tallies": result})
+    with one_thread():
+        path = save(f"matching-{name}", {"updates": read_card("match")["updates"], "tallies": result})
+    commit = json.loads(path.read_text())["environment"]["commit"]
+    updates = read_card("match")["updates"]
+    below = f"Shipped weights: {updates} updates. ms: processor time of one thread. Commit {commit}."
+    fill(ROOT / "docs" / "matching.md", f"{table}\n\n{below}", section=f"matching-{name}")
+    print(table, below, path, sep="\n\n")
 
 
-def compare(cases: Iterator[Case]) -> dict[str, Tally]:
+def compare(cases: Iterator[Case], trained: Mapping[str, MatchNetwork]) -> dict[str, Tally]:
     """All ways of comparing on all cases."""
     matcher = Matcher(patient=False)
+    learned = {label: Matcher(network, patient=False) for label, network in trained.items()}
     others: dict[str, Callable[[Any, Any], Any]] = {
         "SIFT + MAGSAC": adapters.sift(),
         "ORB + MAGSAC": adapters.orb(),
@@ -117,6 +136,8 @@ def compare(cases: Iterator[Case]) -> dict[str, Tally]:
             ),
             "RootSIFT of the same places": lambda a=a, b=b, c=case: _root_sift_matches(a, b, c),
         }
+        for label, other in learned.items():
+            ways[label] = lambda m=other, x=gray_a, y=gray_b: _own_matches(m, m.describe(x), m.describe(y))
         for label, way in ways.items():
             start = time.thread_time()
             matches, _ = way()
@@ -135,6 +156,10 @@ def compare(cases: Iterator[Case]) -> dict[str, Tally]:
             answer = None if H is None else torch.from_numpy(np.asarray(H, np.float64))
             tallies.setdefault(label, Tally()).add(case, answer, seconds)
     return tallies
+
+
+def _own_matches(matcher: Matcher, a: Described, b: Described) -> tuple[Matches, Tensor]:
+    return mutual(a, b, a.features, b.features, matcher.network.relation.weight)
 
 
 def mutual(
