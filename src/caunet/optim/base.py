@@ -29,10 +29,18 @@ class RuleOptimizer(Optimizer):
     """Parameter groups that each name their rule under ``"rule"`` (see :data:`caunet.optim.rules.RULES`)."""
 
     def __init__(
-        self, params: ParamsT, rule: str, options: dict[str, Any], foreach: bool | None = None
+        self,
+        params: ParamsT,
+        rule: str,
+        options: dict[str, Any],
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
     ) -> None:
+        if differentiable:
+            raise ValueError("differentiable must be False: these rules change weights in place, got True")
         self._rule = rule
-        super().__init__(params, {**options, "rule": rule, "foreach": foreach})
+        super().__init__(params, {**options, "rule": rule, "foreach": foreach, "maximize": bool(maximize)})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters, after checking its options and its weights.
@@ -103,6 +111,8 @@ class RuleOptimizer(Optimizer):
                 ]
                 if pairs:
                     params, given = zip(*pairs, strict=True)
+                    if group.get("maximize"):  # (states of earlier versions do not have it)
+                        given = tuple(-grad for grad in given)
                     states = [self.state_of(p, group) for p in params]
                     apply_rule(group, *sharded.local_parts(params, given, states))
 

@@ -20,6 +20,10 @@ class MultiplicativeUpdate(RuleOptimizer):
         lr: η.
         eps: ε.
         foreach: update lists of tensors at once; by default only on CUDA. The results are the same.
+        maximize: climb instead of descending.
+        differentiable: must be False, for weights are changed in place.
+
+    Under ``torch.amp.GradScaler`` a step whose gradients overflowed is skipped, as with torch's own optimizers.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([1.0, 1.0]))
@@ -35,9 +39,16 @@ class MultiplicativeUpdate(RuleOptimizer):
     """
 
     def __init__(
-        self, params: ParamsT, lr: float = 0.005, eps: float = 1e-20, *, foreach: bool | None = None
+        self,
+        params: ParamsT,
+        lr: float = 0.005,
+        eps: float = 1e-20,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
     ) -> None:
-        super().__init__(params, "multiplicative", {"lr": lr, "eps": eps}, foreach)
+        super().__init__(params, "multiplicative", {"lr": lr, "eps": eps}, foreach, maximize, differentiable)
 
 
 class MultiplicativeAdam(RuleOptimizer):
@@ -49,7 +60,7 @@ class MultiplicativeAdam(RuleOptimizer):
 
     so η = α · mix and a scheduler lowers both. Adam alone is fast where gradients are dense and stalls
     where units rarely win; the paper's rule keeps those learning. ``lr=0.05, mix=0.04`` (η = 0.002) is a
-    good start. Positivity, finiteness and zeros: as in :class:`MultiplicativeUpdate`.
+    good start. Positivity, finiteness, zeros, ``maximize`` and ``differentiable``: as in :class:`MultiplicativeUpdate`.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([1.0]))
@@ -70,9 +81,11 @@ class MultiplicativeAdam(RuleOptimizer):
         mix: float = 0.0,
         mix_eps: float = 1e-20,
         foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
     ) -> None:
         options = {"lr": lr, "betas": tuple(betas), "eps": eps, "mix": mix, "mix_eps": mix_eps}
-        super().__init__(params, "multiplicative-adam", options, foreach)
+        super().__init__(params, "multiplicative-adam", options, foreach, maximize, differentiable)
 
 
 class ProjectedAdam(RuleOptimizer):

@@ -89,6 +89,8 @@ class Update:
             raise ValueError(f"loss must be 'mse' or a function, got {loss!r}")
         if compile not in (True, False, "auto"):
             raise ValueError(f"compile must be True, False or 'auto', got {compile!r}")
+        if any(group.get("maximize") for group in optimizer.param_groups):
+            raise ValueError("optimizer must minimize, got a group with maximize=True")
         self.model, self.optimizer = model, optimizer
         self.loss: Loss = _squared_error if isinstance(loss, str) else loss
         self._slots = _slots(model, optimizer)
