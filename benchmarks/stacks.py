@@ -171,7 +171,7 @@ def main() -> None:
     if options.video is not None:
         result["video"] = still(options.video, options.frames)
         print("video of a camera that stands still:", result["video"], flush=True)
-    few, many = options.frames // 10, options.frames
+    few, many = options.frames // 25, options.frames * 2 // 5
     result["memory_mb"] = {str(count): memory(count) for count in (few, many)}
     print("memory:", result["memory_mb"], flush=True)
     if options.frames >= 100 and all(math.isfinite(v["end"]) for v in result["drift"].values()):
