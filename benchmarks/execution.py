@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from benchmarks.harness import RESULTS, save
+from benchmarks.harness import RESULTS, environment, save
 from PIL import Image
 
 from caunet import geometry
@@ -257,7 +257,8 @@ def main() -> None:
             ("killed", killed),
         ):
             if options.only in (None, name):
-                result[name] = {"pairs": len(pairs), "side": SIDE, **measure(pairs)}
+                about = {"commit": environment()["commit"], "pairs": len(pairs), "side": SIDE}
+                result[name] = {**about, **measure(pairs)}
                 print(name, json.dumps(result[name], indent=1), flush=True)
     if options.pairs >= 500:
         save("execution", result)
