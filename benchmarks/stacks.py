@@ -4,6 +4,7 @@
     python -m benchmarks.stacks --frames 60          # a shorter look
     python -m benchmarks.stacks --stack FILE.tif     # also a stack of your own: residuals before and after
     python -m benchmarks.stacks --video FILE.avi     # also the first 500 frames of a video whose camera stands still
+    python -m benchmarks.stacks --memory             # also what a process needs, of 20 and of 200 frames
 
 The drift is a random walk of shift and angle on a photograph, with noise, flickering gain and three blank frames.
 Errors are those of the corners, in pixels, against the truth. The documentation has the numbers of pystackreg's own
@@ -13,7 +14,7 @@ the largest of a process of its own that aligns frames as they are made. Results
 
 import argparse
 import itertools
-import math
+import json
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.harness import save
+from benchmarks.harness import RESULTS, environment, save
 
 import caunet
 from caunet import geometry
@@ -102,7 +103,7 @@ def residual(frames: np.ndarray, matrices: np.ndarray) -> float:
     return float(np.mean([np.corrcoef(frame.ravel(), mean.ravel())[0, 1] for frame in warped]))
 
 
-def still(path: Path, count: int) -> dict[str, Any]:
+def standing(path: Path, count: int) -> dict[str, Any]:
     """How far the frames of a camera that does not move are moved: the mean of the corners, in pixels."""
     frames = (frame.pixels for frame in itertools.islice(open_frames(path), count))
     start = time.process_time()
@@ -138,27 +139,35 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     return float(done.stdout)
 
 
+def drifting(count: int) -> dict[str, Any]:
+    """Errors and time of all methods on one drift."""
+    frames, truth = drift(count)
+    methods = {
+        "caunet": lambda: ours(frames),
+        "pystackreg, previous": lambda: pystackreg(frames, "previous"),
+        "pystackreg, first": lambda: pystackreg(frames, "first"),
+    }
+    result: dict[str, Any] = {}
+    for name, method in methods.items():
+        matrices, seconds = method()
+        result[name] = {**errors(matrices, truth), "ms_per_frame": 1e3 * seconds}
+        print(f"{name:22s}", " ".join(f"{k} {v:.4g}" for k, v in result[name].items()), flush=True)
+    return result
+
+
 def main() -> None:
-    """Measure, print, save."""
+    """Measure, print, save; what is not measured now stays in the file as it is."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--frames", type=int, default=500)
     parser.add_argument("--stack", type=Path, help="a TIFF stack to align as well")
     parser.add_argument("--video", type=Path, help="a video of a camera that stands still, to align as well")
+    parser.add_argument("--memory", action="store_true", help="also measure memory, of 20 and of 200 frames")
+    parser.add_argument("--no-drift", action="store_true", help="leave the drift out")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    frames, truth = drift(options.frames)
-    result: dict[str, Any] = {"drift": {}}
-    methods = {
-        "caunet": lambda: ours(frames),
-        "pystackreg, previous": lambda: pystackreg(frames, "previous"),
-        "pystackreg, first": lambda: pystackreg(frames, "first"),
-    }
-    for name, method in methods.items():
-        matrices, seconds = method()
-        result["drift"][name] = {**errors(matrices, truth), "ms_per_frame": 1e3 * seconds}
-        print(f"{name:22s}", " ".join(f"{k} {v:.4g}" for k, v in result["drift"][name].items()), flush=True)
+    result: dict[str, Any] = {} if options.no_drift else {"drift": drifting(options.frames)}
     if options.stack is not None:
         own = np.stack([frame.pixels for frame in open_frames(options.stack) if frame.pixels is not None])
         still = np.tile(np.eye(3), (len(own), 1, 1))
@@ -169,13 +178,18 @@ def main() -> None:
         }
         print("stack, correlation with the mean:", result["stack"], flush=True)
     if options.video is not None:
-        result["video"] = still(options.video, options.frames)
+        result["video"] = standing(options.video, options.frames)
         print("video of a camera that stands still:", result["video"], flush=True)
-    few, many = options.frames // 25, options.frames * 2 // 5
-    result["memory_mb"] = {str(count): memory(count) for count in (few, many)}
-    print("memory:", result["memory_mb"], flush=True)
-    if options.frames >= 100 and all(math.isfinite(v["end"]) for v in result["drift"].values()):
-        save("stacks", result)
+    if options.memory:
+        few, many = options.frames // 25, options.frames * 2 // 5
+        result["memory_mb"] = {str(count): memory(count) for count in (few, many)}
+        print("memory:", result["memory_mb"], flush=True)
+    if options.frames >= 100:
+        path = RESULTS / "stacks.json"
+        before = json.loads(path.read_text()) if path.exists() else {}
+        commit = environment()["commit"]
+        made = {name: {"commit": commit, **value} for name, value in result.items()}
+        save("stacks", {name: value for name, value in {**before, **made}.items() if name != "environment"})
 
 
 if __name__ == "__main__":
