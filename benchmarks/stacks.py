@@ -4,7 +4,7 @@
     python -m benchmarks.stacks --frames 60          # a shorter look
     python -m benchmarks.stacks --stack FILE.tif     # also a stack of your own: residuals before and after
     python -m benchmarks.stacks --video FILE.avi     # also the first 500 frames of a video whose camera stands still
-    python -m benchmarks.stacks --memory             # also what a process needs, of 20 and of 200 frames
+    python -m benchmarks.stacks --memory             # also what a process needs, of 100 and of 400 frames
 
 The drift is a random walk of shift and angle on a photograph, with noise, flickering gain and three blank frames.
 Errors are those of the corners, in pixels, against the truth. The documentation has the numbers of pystackreg's own
@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=500)
     parser.add_argument("--stack", type=Path, help="a TIFF stack to align as well")
     parser.add_argument("--video", type=Path, help="a video of a camera that stands still, to align as well")
-    parser.add_argument("--memory", action="store_true", help="also measure memory, of 20 and of 200 frames")
+    parser.add_argument("--memory", action="store_true", help="also measure memory, of 100 and of 400 frames")
     parser.add_argument("--no-drift", action="store_true", help="leave the drift out")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -181,7 +181,7 @@ def main() -> None:
         result["video"] = standing(options.video, options.frames)
         print("video of a camera that stands still:", result["video"], flush=True)
     if options.memory:
-        few, many = options.frames // 25, options.frames * 2 // 5
+        few, many = options.frames // 5, options.frames * 4 // 5
         result["memory_mb"] = {str(count): memory(count) for count in (few, many)}
         print("memory:", result["memory_mb"], flush=True)
     if options.frames >= 100:
