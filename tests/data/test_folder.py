@@ -130,7 +130,9 @@ def test_pipes_among_the_files_are_not_opened(folder):
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "\ud800"])
 def test_impossible_names_are_value_errors(name):
-    with pytest.raises(ValueError, match="images must be one of photos, cifar10, or a directory, got"):
+    with pytest.raises(
+        ValueError, match="images must be one of photos, cifar10, shapes3, or a directory, got"
+    ):
         load_images(name)
 
 
