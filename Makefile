@@ -82,6 +82,7 @@ bench: $(VENV)/.dev ## Measure speed side by side and save benchmarks/results/*.
 tables: $(VENV)/.run ## Fill the tables of docs/ from what is committed
 	@$(BIN)/python -m caunet.reproduction.tables
 	@$(BIN)/python -m benchmarks.readme
+	@$(BIN)/python -m benchmarks.space tables
 
 clean: ## Remove the environment and caches (results and runs stay)
 	rm -rf $(VENV) .venv-next .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,6 +1,6 @@
 """Tasks of volumes: what predictors without learning reach, the table, and a drawing of what units compare.
 
-    caunet reproduce --profile best --recipe space --updates 3000 --results results     # the networks
+    caunet reproduce --profile best --recipe space --updates 5000 --results results     # the networks
     python -m benchmarks.space baselines                                               # what they are held against
     python -m benchmarks.space tables                                                  # README.md, docs/space.md
     python -m benchmarks.space figure RUN                                              # docs/figures/space-units.png

@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "nn": {"functional", "low_rank"},
     "tasks": {"geometry"},
     "metrics": {"geometry"},
-    "data": {"geometry", "images", "tasks"},
+    "data": {"geometry", "images", "tasks", "volumes"},
     "models": {"nn", "tasks"},
     "matching": {"geometry", "images", "nn"},
     "stacks": {"estimation", "geometry", "images"},

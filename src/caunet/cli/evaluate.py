@@ -31,7 +31,7 @@ class Evaluate:
     protocol: Literal["text", "release"] | None = None
     """How pairs are made: as the paper writes (text) or as its authors' scripts did (release)."""
     data: str | None = None
-    """Images: photos, cifar10, or a directory; for tasks of volumes shapes3."""
+    """Images: photos, cifar10, or a directory; for tasks of volumes shapes3, or a directory of volumes."""
     skip_bad: bool = False
     """Leave out the images of a directory that cannot be read, instead of stopping."""
     split: str | None = None

@@ -6,7 +6,7 @@
 >>> load_images("photos", dimensions=3)
 Traceback (most recent call last):
 ...
-ValueError: images must be one of shapes3 for a task in space, got 'photos'
+ValueError: images must be one of shapes3, or a directory of volumes, for a task in space, got 'photos'
 """
 
 import os
@@ -92,8 +92,9 @@ def load_images(
 ) -> ImageSet:
     """The images called ``name``: ``"photos"``, ``"cifar10"``, or the path of a directory of images.
 
-    With ``dimensions=3``, for tasks in space, the volumes called ``name``: ``"shapes3"`` (:mod:`caunet.data.shapes3`).
-    Without ``dimensions`` the name says which it is.
+    With ``dimensions=3``, for tasks in space, the volumes called ``name``: ``"shapes3"`` (:mod:`caunet.data.shapes3`),
+    or those of a directory of NIfTI, MetaImage and NRRD files. Without ``dimensions`` a name says which it is, and a
+    directory holds images.
 
     ``split``: ``"train"``, ``"test"``, or the two parts of the training images, ``"train-fit"`` (about the
     first 90 %) and ``"validation"`` (the rest; a photograph is never in both). ``skip_bad`` leaves out files
@@ -118,9 +119,10 @@ def _find_loader(name: str | os.PathLike[str], dimensions: int | None, skip_bad:
     if isinstance(name, str) and name in known:
         return known[name], name
     path = Path(name)
-    if _is_folder(path) and dimensions != 3:
-        return lambda **options: folder.load(path, skip_bad=skip_bad, **options), printable_path(path)
-    where = " for a task in space" if dimensions == 3 else ", or a directory"
+    if _is_folder(path):
+        load = folder.load_volumes if dimensions == 3 else folder.load
+        return lambda **options: load(path, skip_bad=skip_bad, **options), printable_path(path)
+    where = ", or a directory of volumes, for a task in space" if dimensions == 3 else ", or a directory"
     raise ValueError(f"images must be one of {', '.join(known)}{where}, got {printable_path(name)!r}")
 
 

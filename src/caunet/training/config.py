@@ -69,7 +69,7 @@ class TrainConfig:
     """Overrides handed to `create_model`, such as {"bias": false}."""
     data: str = "photos"
     """Images: photos (embedded), cifar10 (after `caunet data fetch cifar10`), or a directory; for tasks of volumes
-    shapes3 (made on the spot)."""
+    shapes3 (made on the spot), or a directory of volumes."""
     skip_bad: bool = False
     """Leave out the images of a directory that cannot be read, instead of stopping."""
     split: str = "train"
