@@ -290,7 +290,7 @@ def test_the_summary_says_what_the_model_has(model):
     assert "4.30 px right, 6.10 px down" in text
     assert "0.90 (high)" in text
     assert "50 ms" in text
-    assert "80 x 60" in text
+    assert "height 60, width 80" in text
 
 
 def test_the_summary_warns():

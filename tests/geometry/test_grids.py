@@ -5,7 +5,7 @@ import numpy as np
 import torch
 
 from caunet import geometry
-from caunet.data.lookup import Canvas, bilinear, pad
+from caunet.data.lookup import Canvas, linear, pad
 from caunet.geometry.grids import grid_of, grid_places, read_grid
 from caunet.geometry.sampling import sample
 from tests.estimation.scenes import quad, scene
@@ -58,5 +58,5 @@ def test_all_three_readers_read_the_same_numbers() -> None:
     torch.testing.assert_close(
         read_grid(image[0].double(), grid_of(x, y, (32, 32))), exact, atol=1e-9, rtol=0
     )
-    pairs = bilinear(Canvas(pad(image)), torch.from_numpy(pull)[None], 11)
+    pairs = linear(Canvas(pad(image)), torch.from_numpy(pull)[None], 11)
     torch.testing.assert_close(pairs.double(), exact, atol=1e-4, rtol=0)

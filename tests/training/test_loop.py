@@ -283,7 +283,7 @@ def test_test_pairs_do_not_depend_on_the_run(monkeypatch: pytest.MonkeyPatch) ->
     images = torch.randint(0, 256, (3, 32, 32), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     asked: list[str] = []
 
-    def load(name: str, split: str, skip_bad: bool) -> torch.Tensor:
+    def load(name: str, split: str, *, skip_bad: bool, dimensions: int) -> torch.Tensor:
         asked.append(split)
         return images
 
