@@ -225,7 +225,10 @@ def test_repr() -> None:
         (lambda: Softmin(rate_factor=-1.0), "rate_factor must be at least 0, got -1.0"),
         (lambda: Softmin(0.0), "initial_temperature must be positive, got 0.0"),
         (lambda: WinnerTakeAll(temperature=-1.0), "temperature must be positive, got -1.0"),
-        (lambda: ContrastAssociation(3, 3, 2, rank=1)(torch.ones(4), torch.ones(3)), r"u must be \(K, 4\)"),
+        (
+            lambda: ContrastAssociation(3, 3, 2, rank=1)(torch.ones(4), torch.ones(3)),
+            r"a must be \(..., 3\), got \(4,\)",
+        ),
     ],
 )
 def test_bad_input_names_the_argument(call: Callable[[], object], message: str) -> None:

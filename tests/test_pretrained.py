@@ -22,9 +22,9 @@ from caunet.evaluation import evaluate
 from caunet.matching.network import MatchNetwork, save_matcher, shipped_matcher
 from caunet.models import (
     create_model,
+    list_pretrained,
     load_pretrained,
     load_weights,
-    pretrained_names,
     save_weights,
 )
 from caunet.models.packing import pack
@@ -73,7 +73,7 @@ def test_a_packed_network_is_loaded_again(folder, run_dir):
         return errors(4.0 + 0.02 * (len(seen) - 1))
 
     made = pack(run_dir, "can-rotation", measure, command="caunet train --task rotation")
-    assert pretrained_names() == ["can-rotation"]
+    assert list_pretrained() == ["can-rotation"]
     assert card("can-rotation") == made
     assert made["metrics"]["float32"]["parameter_error"] == 4.0
     assert made["metrics"]["float16"]["parameter_error"] == 4.02
@@ -274,7 +274,7 @@ def test_the_command_of_a_run_makes_that_run():
 # What is really shipped.
 
 
-@pytest.mark.parametrize("name", pretrained_names())
+@pytest.mark.parametrize("name", list_pretrained())
 def test_shipped_networks_are_as_good_as_their_cards(name):
     known = card(name)
     model = load_pretrained(name)
@@ -312,7 +312,7 @@ def some_pairs(config):
 
 
 def test_shipped_networks_are_a_few_megabytes():
-    assert sum(card(name)["bytes"] for name in pretrained_names()) < 20e6
+    assert sum(card(name)["bytes"] for name in list_pretrained()) < 20e6
 
 
 def test_the_table_in_the_docs_is_that_of_the_cards():

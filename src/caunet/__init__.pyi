@@ -15,6 +15,8 @@ from .estimation import estimate_many as estimate_many
 from .evaluation import evaluate as evaluate
 from .models import create_model as create_model
 from .models import list_models as list_models
+from .models import list_pretrained as list_pretrained
+from .models import load_network as load_network
 from .models import load_pretrained as load_pretrained
 from .models import load_weights as load_weights
 from .models import prune as prune

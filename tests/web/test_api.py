@@ -75,7 +75,7 @@ def test_estimate_finds_the_known_homography(ask):
     assert distance.max() < 1
     assert answer["confidence"] > 0.5
     assert (answer["size_a"], answer["size_b"]) == ([256, 256], [256, 256])
-    assert "projective, from a (256 x 256)" in answer["words"]
+    assert "projective, from a (height 256, width 256)" in answer["words"]
     assert answer["confidence_words"] in ("fair", "high", "very high")
     aligned = np.asarray(Image.open(io.BytesIO(base64.b64decode(answer["aligned_png"]))))
     middle = np.s_[40:-40, 40:-40]

@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 import tyro
 
-from caunet.errors import CheckpointError
-
 __all__ = ["Evaluate"]
 
 _DEFAULTS: dict[str, Any] = {"protocol": "text", "test_split": "test", "per_image": 10}
@@ -19,13 +17,16 @@ _DATA = {2: "photos", 3: "shapes3"}
 class Evaluate:
     """Measure a trained network: parameter, transformation and corner error on fixed test pairs.
 
-    A run's own task, protocol and data are taken unless others are given.
+    A run's own task, protocol and data are taken unless others are given; one of the package is measured on photos.
 
-    Example: caunet evaluate runs/can-rotation-text-seed0 --baselines --figure errors.png
+    One of the package: caunet evaluate can-rotation --pairs 10000
+
+    Your own: caunet evaluate runs/can-rotation-text-seed0 --baselines --figure errors.png
     """
 
-    network: tyro.conf.Positional[Path]
-    """A run directory, or a weights file (.safetensors)."""
+    network: tyro.conf.Positional[str]
+    """A network of the package (can-rotation; `caunet weights list` names them), the directory of a run, or a file of
+    weights (.safetensors)."""
     task: str | None = None
     """The task; default: the one the network was made for."""
     protocol: Literal["text", "release"] | None = None
@@ -55,10 +56,13 @@ class Evaluate:
         from caunet.data import PairSource, load_images
         from caunet.data.photometric import Photometric
         from caunet.evaluation import evaluate
-        from caunet.models import load_weights
+        from caunet.models.places import find_network, load_network
 
-        weights, config = _locate(self.network)
-        model = load_weights(weights, device=self.device)
+        place = find_network(self.network)
+        config = dict(place.settings)
+        if place.name is not None:  # its card names the images it was trained on, which need not be here
+            config.pop("data", None)
+        model = load_network(self.network, device=self.device)
         settings = self._settings(config)
         task = self.task or config.get("task") or model.spec["task"]
         dimensions = tasks.get(task).dimensions
@@ -131,29 +135,6 @@ def say_sizes(counts: dict[str, int]) -> str:
     """
     weights = f"{counts['nonzero']:,} of {counts['parameters']:,} weights are not zero"
     return f"{weights}; {counts['multiply_adds']:,} multiply-adds a pair"
-
-
-def _locate(path: Path) -> tuple[Path, dict[str, Any]]:
-    """The weights file, and the run's settings if ``path`` is a run."""
-    if not path.is_dir():
-        return path, {}
-    weights, settings = path / "weights.safetensors", path / "config.json"
-    if not weights.exists():
-        hint = (
-            "the run is not finished; continue it with --resume"
-            if settings.exists()
-            else "it is no run directory"
-        )
-        raise CheckpointError(f"{path} holds no weights.safetensors: {hint}")
-    try:
-        config = json.loads(settings.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return weights, {}
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read {settings}: {error}") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{settings} is not a run's configuration")
-    return weights, config
 
 
 def _show(results: dict[str, dict[str, Any]], about: dict[str, str]) -> None:

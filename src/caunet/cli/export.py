@@ -28,9 +28,9 @@ class Export:
     """The network: ctn, bln, can, or any other whose weights are given."""
     task: str | None = None
     """The task: translation, rotation, scaling, affine, projective."""
-    weights: Annotated[Path, tyro.conf.arg(metavar="FILE|RUN|pretrained")] = Path("pretrained")
-    """Weights: a .safetensors file or a run directory, which know their network and task; or those in the package
-    (`caunet weights list` names them)."""
+    weights: Annotated[str, tyro.conf.arg(metavar="NAME|RUN|FILE")] = "pretrained"
+    """Weights, which know their network and task: a name of the package (can-rotation; `caunet weights list`), the
+    directory of a run or a .safetensors file. Without: those of the package for --model and --task."""
 
     def run(self) -> int:
         """Load, translate, check, write."""
@@ -42,18 +42,17 @@ class Export:
         return 0
 
     def _load(self) -> "RelationNetwork":
-        from caunet.models import create_model, load_weights
+        from caunet.models import create_model, load_network
 
-        if self.weights == Path("pretrained"):
+        if self.weights == "pretrained":
             if self.model is None or self.task is None:
                 raise ValueError("the network must be named: --model can --task rotation, or --weights FILE")
             return create_model(self.model, self.task, pretrained=True)
-        path = self.weights / "weights.safetensors" if self.weights.is_dir() else self.weights
-        model = load_weights(path)
+        model = load_network(self.weights)
         for option, wanted in (("name", self.model), ("task", self.task)):
             if wanted is not None and wanted != model.spec[option]:
                 flag = "--model" if option == "name" else "--task"
                 raise ValueError(
-                    f"{flag} {wanted}: {path} holds {model.spec['name']} for {model.spec['task']}"
+                    f"{flag} {wanted}: {self.weights} holds {model.spec['name']} for {model.spec['task']}"
                 )
         return model

@@ -30,7 +30,8 @@ class Serve:
     open: bool = False
     """Open the page in the browser."""
     weights: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """Show the networks in this folder (MODEL-TASK.safetensors) instead of those that come with the package."""
+    """The directory of a run, whose network is shown in the place of the package's for its task; or a folder of
+    networks (MODEL-TASK.safetensors) that are shown instead."""
     time_limit: float = 30.0
     """Seconds a computation may take; then it is stopped."""
     allowed_host: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME")] = ()

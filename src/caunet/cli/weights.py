@@ -32,9 +32,9 @@ class List:
 
     def run(self) -> int:
         """Print."""
-        from caunet.models.pretrained import card, cards_table, pretrained_names
+        from caunet.models.pretrained import card, cards_table, list_pretrained
 
-        cards = {name: card(name) for name in pretrained_names()}
+        cards = {name: card(name) for name in list_pretrained()}
         if self.fill is not None:
             from caunet.reproduction.tables import fill
 
@@ -112,8 +112,8 @@ class Prune:
     Example: caunet weights prune runs/mine/weights.safetensors small.safetensors --threshold 0.01
     """
 
-    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
-    """A file of weights."""
+    source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NETWORK")]
+    """A name of the package (can-rotation), the directory of a run, or a file of weights."""
     target: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="OUT")]
     """Where to write the pruned network."""
     threshold: float | None = None
@@ -124,9 +124,9 @@ class Prune:
     def run(self) -> int:
         """Prune, write, print."""
         from caunet.cli.evaluate import say_sizes, sizes
-        from caunet.models import load_weights, prune, save_weights
+        from caunet.models import load_network, prune, save_weights
 
-        model = prune(load_weights(self.source), keep=self.keep, threshold=self.threshold)
+        model = prune(load_network(self.source), keep=self.keep, threshold=self.threshold)
         save_weights(model, self.target)
         print(say_sizes(sizes(model)))
         return 0

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
 
 from caunet import tasks
 from caunet.data import keys, lookup, photometric, protocols
@@ -43,7 +44,7 @@ class Pairs(NamedTuple):
     z: Tensor
 
 
-class PairSource:
+class PairSource(IterableDataset[Pairs]):
     """Pairs of patches from images, for one task and protocol; from volumes, for a task in space.
 
     Args:
@@ -60,6 +61,18 @@ class PairSource:
         photometric: changes of light, noise and blur (`Photometric`); None for none.
         device: where pairs are made and kept (that of the images).
         dtype: of what comes out. Everything is computed in float64 and rounded to bytes first.
+
+    It is a ``torch.utils.data.IterableDataset``: a ``DataLoader`` gives the pairs of one epoch in a shuffled order,
+    each once, however many workers make them. As samplers of torch do, it is told the epoch by :meth:`set_epoch`.
+
+    >>> images = torch.arange(3 * 32 * 32).remainder(251).view(3, 32, 32).to(torch.uint8)
+    >>> source = PairSource(images, "rotation", pairs="fresh")
+    >>> loader = torch.utils.data.DataLoader(source, batch_size=10)
+    >>> for epoch in range(2):
+    ...     source.set_epoch(epoch)
+    ...     print([tuple(x.shape) for x, y, z in loader])
+    [(10, 11, 11), (10, 11, 11), (10, 11, 11)]
+    [(10, 11, 11), (10, 11, 11), (10, 11, 11)]
     """
 
     def __init__(
@@ -98,6 +111,7 @@ class PairSource:
         self.per_image, self.seed, self.photometric, self.dtype = per_image, seed, photometric, dtype
         self.device = torch.device(device) if device is not None else self._pixels.device
         self._pixels = self._pixels.to(self.device)
+        self.epoch = 0
         self._centers: Tensor | None = None
         self._padded: Tensor | None = None
         self._fixed: tuple[Tensor, Tensor, Tensor] | None = None
@@ -109,6 +123,31 @@ class PairSource:
     def __repr__(self) -> str:
         made = f"{len(self)} {self.pairs} pairs of {'x'.join(map(str, self.patch_shape))}"
         return f"PairSource({self.task.name}, {self.protocol}: {made}, seed {self.seed})"
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch iterating gives: another order, and of fresh pairs other ones."""
+        if epoch < 0:
+            raise ValueError(f"epoch must be 0 or more, got {epoch}")
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[Pairs]:
+        """The pairs of this epoch one by one, shuffled; in a worker of a ``DataLoader``, its share of them."""
+        worker = get_worker_info()
+        order = self._permutation(self.epoch)
+        if worker is not None:
+            order = order[worker.id :: worker.num_workers]
+        for part in _slices(len(order), _CHUNK):
+            for x, y, z in zip(*self.batch(self.epoch, order[part]), strict=True):
+                yield Pairs(x, y, z)
+
+    def __getitem__(self, index: int) -> Pairs:
+        """Pair number ``index``, where pairs are fixed; fresh ones have a number in each epoch: :meth:`batch`."""
+        if self.pairs != "fixed":
+            raise TypeError("pairs must be 'fixed' to be indexed; of fresh pairs take batch(epoch, index)")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index must be within {len(self)} pairs, got {index}")
+        x, y, z = self.batch(0, torch.tensor([index % len(self)]))
+        return Pairs(x[0], y[0], z[0])
 
     def batch(self, epoch: int, index: Tensor) -> Pairs:
         """The pairs numbered ``index`` (B,) int64 of ``epoch`` (which ``fixed`` pairs do not depend on)."""

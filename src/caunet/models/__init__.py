@@ -17,7 +17,8 @@ torch.Size([5, 1])
 
 from caunet.models.dense import DenseRelations
 from caunet.models.network import RelationNetwork
-from caunet.models.pretrained import card, load_pretrained, pretrained_names
+from caunet.models.places import load_network
+from caunet.models.pretrained import card, list_pretrained, load_pretrained
 from caunet.models.pruning import prune
 from caunet.models.registry import create_model, describe_model, list_models, register_model
 from caunet.models.sparse import SparseNetwork
@@ -33,9 +34,10 @@ __all__ = [
     "create_model",
     "describe_model",
     "list_models",
+    "list_pretrained",
+    "load_network",
     "load_pretrained",
     "load_weights",
-    "pretrained_names",
     "prune",
     "register_model",
     "save_weights",

@@ -15,12 +15,12 @@ from caunet.registry import nearest
 from caunet.shipped import read_card, read_shipped, shipped_names
 from caunet.tables import Table
 
-__all__ = ["card", "cards_table", "load_pretrained", "pretrained_names"]
+__all__ = ["card", "cards_table", "list_pretrained", "load_pretrained"]
 
 _MATCHER = "match"  # compares patches: not a RelationNetwork, loaded by caunet.matching
 
 
-def pretrained_names() -> list[str]:
+def list_pretrained() -> list[str]:
     """Names for :func:`load_pretrained`, in alphabetical order."""
     return [name for name in shipped_names() if name != _MATCHER]
 
@@ -56,7 +56,7 @@ def cards_table() -> str:
         "size",
     )
     rows = []
-    for name in pretrained_names():
+    for name in list_pretrained():
         known = card(name)
         errors = known["metrics"]["float32"]
         rows.append(
@@ -75,7 +75,7 @@ def cards_table() -> str:
 
 
 def _check(name: str) -> None:
-    names = pretrained_names()
+    names = list_pretrained()
     if name not in names:
         shipped = f"there are {', '.join(names)}" if names else "this package has none at all"
         raise ValueError(f"no weights named {name!r} are shipped; {shipped}{nearest(name, names)}")

@@ -38,6 +38,8 @@ class Bilinear(PairRelation):
     default_competition: ClassVar[str] = "l2"
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """h_k = a^T W_k b: ``(..., in_a), (..., in_b) -> (..., units)``."""
+        self.check_inputs(a, b)
         if self.rank is None:
             return functional.bilinear(a, b, self.weight)
         return functional.bilinear_low_rank(a, b, self.u, self.v, self.rank)

@@ -124,6 +124,7 @@ class Softmin(Competition):
         return self.initial_temperature * math.exp(-self.rate_factor * self.theta.item())
 
     def forward(self, h: Tensor) -> Tensor:
+        """Responses that sum to 1, the smallest h with the largest: ``(..., units) -> (..., units)``."""
         if self.theta is None:
             return functional.softmin(h, self.initial_temperature)
         return functional.softmin(h * (self.rate_factor * self.theta).exp(), self.initial_temperature)
@@ -160,6 +161,7 @@ class WinnerTakeAll(Competition):
         return cls(straight_through=True, temperature=temperature)
 
     def forward(self, h: Tensor) -> Tensor:
+        """1 for the smallest h, 0 for the others: ``(..., units) -> (..., units)``."""
         winner = functional.winner_take_all(h)
         if not self.straight_through:
             return winner
@@ -182,6 +184,7 @@ class L2Norm(Competition):
     smallest_wins: ClassVar[bool | None] = False
 
     def forward(self, h: Tensor) -> Tensor:
+        """h divided by its Euclidean norm: ``(..., units) -> (..., units)``."""
         return nn.functional.normalize(h, dim=-1)
 
 
@@ -206,6 +209,7 @@ class Softmax(Competition):
         return cls(temperature)
 
     def forward(self, h: Tensor) -> Tensor:
+        """Responses that sum to 1, the largest h with the largest: ``(..., units) -> (..., units)``."""
         return torch.softmax(h / self.temperature, dim=-1)
 
     def extra_repr(self) -> str:
@@ -217,6 +221,7 @@ class NoCompetition(Competition):
     """The decoder reads h itself."""
 
     def forward(self, h: Tensor) -> Tensor:
+        """h as it is: ``(..., units) -> (..., units)``."""
         return h
 
 

@@ -25,4 +25,6 @@ class Concatenation(Relation):
         super().__init__(in_a, in_b, in_a + in_b)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """h = [a b]: ``(..., in_a), (..., in_b) -> (..., in_a + in_b)``."""
+        self.check_inputs(a, b)
         return functional.concatenate(a, b)

@@ -51,6 +51,8 @@ class ContrastAssociation(PairRelation):
         super().__init__(in_a, in_b, units, rank, device=device, dtype=dtype)
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """h_k = ½ Σ_ij W_kij (a_i - b_j)²: ``(..., in_a), (..., in_b) -> (..., units)``, 0 or more."""
+        self.check_inputs(a, b)
         if self.rank is None:
             return functional.contrast_association(a, b, self.weight)
         return functional.contrast_association_low_rank(a, b, self.u, self.v, self.rank)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar, overload
 import torch
 from torch import Tensor, nn
 
+from caunet.low_rank import is_tracing
 from caunet.nn.window import Window
 from caunet.registry import Registry, register_class
 
@@ -92,6 +93,23 @@ class Relation(nn.Module):
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """``(..., in_a), (..., in_b) -> (..., outputs)``."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
+
+    def check_inputs(self, a: Tensor, b: Tensor) -> None:
+        """Refuse inputs of another size or kind than these units were made for; called by ``forward``.
+
+        >>> import caunet.nn
+        >>> caunet.nn.ContrastAssociation(121, 121, units=3)(torch.rand(5, 64), torch.rand(5, 121))
+        Traceback (most recent call last):
+        ...
+        ValueError: a must be (..., 121), got (5, 64)
+        """
+        if is_tracing():
+            return
+        for name, value, size in (("a", a, self.in_a), ("b", b, self.in_b)):
+            if value.ndim == 0 or value.shape[-1] != size:
+                raise ValueError(f"{name} must be (..., {size}), got {tuple(value.shape)}")
+            if not value.is_floating_point():
+                raise TypeError(f"{name} must be a floating tensor, got {value.dtype}")
 
     def reset_parameters(
         self, generator: torch.Generator | None = None, reference_rank: int | None = None

@@ -50,6 +50,8 @@ class RelativeContrast(ContrastAssociation):
         self.floor = floor
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """Contrast in proportion to the contrast seen: ``(..., in_a), (..., in_b) -> (..., units)``, 0 or more."""
+        self.check_inputs(a, b)
         if self.rank is None:
             return functional.relative_contrast(a, b, self.weight, self.floor)
         return functional.relative_contrast_low_rank(a, b, self.u, self.v, self.rank, self.floor)

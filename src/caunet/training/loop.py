@@ -62,6 +62,13 @@ class TrainResult:
         """Whether all updates were made and the result written."""
         return self.result is not None
 
+    def __repr__(self) -> str:
+        if self.result is None:
+            return f"TrainResult({self.run_dir}: stopped after {self.step:,} updates)"
+        error = self.result.get("parameter_error")
+        said = "not finite" if error is None else f"{error:.4g}"
+        return f"TrainResult({self.run_dir}: {self.step:,} updates, parameter error {said})"
+
 
 def load_sources(config: TrainConfig) -> tuple[PairSource, PairSource]:
     """The training and test pairs of a run; test pairs are always the fixed ones of the test images."""
