@@ -376,3 +376,37 @@ def test_the_command_line_asks_the_server(server, tmp_path, capsys):
     Path(paths[1]).write_bytes(b"no picture")
     assert main(["estimate", *paths, "--server", server]) == 2
     assert "cannot use these images: b: not an image" in capsys.readouterr().err
+
+
+def test_a_picture_comes_back_as_png(ask):
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 90, 3), dtype=np.uint8)
+    for kind in ("TIFF", "AVIF"):
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(
+            file, kind, **({"quality": 100, "subsampling": "4:4:4"} if kind == "AVIF" else {})
+        )
+        answer = ask.post("/api/picture", files={"picture": file.getvalue()}).raise_for_status().json()
+        assert (answer["size"], answer["factor"]) == ([64, 90], 1)
+        shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(answer["png"]))))
+        assert np.abs(shown.astype(int) - pixels).mean() < (0.1 if kind == "TIFF" else 3)
+    half = ask.post("/api/picture", files={"picture": png(pixels)}, data={"factor": "2"}).json()
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(half["png"]))))
+    np.testing.assert_allclose(shown, pixels.reshape(32, 2, 45, 2, 3).mean((1, 3)), atol=1)
+    for wrong in ("0", "65", "x", "1.5"):
+        answer = ask.post("/api/picture", files={"picture": png(pixels)}, data={"factor": wrong})
+        assert (answer.status_code, answer.json()["detail"]) == (
+            422,
+            "factor must be a whole number from 1 to 64.",
+        )
+
+
+def test_files_that_were_reduced_are_answered_in_pixels_of_the_pictures(ask):
+    a, b = ASTRONAUT[40:240, 60:300], ASTRONAUT[50:250, 52:292]
+    small = ask.post("/api/estimate", files={"a": png(a), "b": png(b)}, data={"model": "translation"}).json()
+    files = {"a": png(a), "b": png(b)}
+    large = ask.post("/api/estimate", files=files, data={"model": "translation", "reduced": "3"}).json()
+    assert large["size_a"] == [600, 720]
+    np.testing.assert_allclose(
+        np.array(large["matrix"])[:2, 2], 3 * np.array(small["matrix"])[:2, 2], rtol=1e-9
+    )
+    np.testing.assert_allclose(large["parameters"]["shift_x"], 24, atol=0.1)

@@ -231,6 +231,77 @@ def test_the_example_is_told_apart_from_its_truth(page: Any) -> None:
     expect(page.locator("#result")).to_be_hidden()
 
 
+def in_format(pixels: np.ndarray, name: str, **options: Any) -> dict[str, Any]:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(
+        file, Path(name).suffix[1:].replace("jpg", "jpeg").replace("tif", "tiff"), **options
+    )
+    return {"name": name, "mimeType": "", "buffer": file.getvalue()}
+
+
+def matrix(page: Any) -> np.ndarray:
+    page.locator("#result:not(.working)").wait_for()
+    return np.array(
+        [[number(t) for t in row.locator("td").all_inner_texts()] for row in page.locator("#matrix tr").all()]
+    )
+
+
+def test_photographs_of_a_phone_are_made_smaller_before_they_are_sent(watched: Watched) -> None:
+    page = watched.page
+    large = np.asarray(
+        Image.fromarray(photograph("astronaut")).resize((4100, 4100), Image.Resampling.BICUBIC)
+    )
+    noise = np.random.default_rng(0).integers(0, 50, (3000, 4000, 3), dtype=np.uint8)
+    a, b = (np.minimum(large[y : y + 3000, x : x + 4000], 205) + noise for x, y in ((0, 0), (84, 60)))
+    files = [in_format(image, f"{name}.jpg", quality=96) for name, image in (("a", a), ("b", b))]
+    assert sum(len(file["buffer"]) for file in files) > 10 * 2**20  # more than the server reads
+    page.locator("#tab-use").click()
+    page.locator("#file-a").set_input_files(files[0])
+    with page.expect_request_finished(lambda request: request.url.endswith("/api/estimate")) as event:
+        page.locator("#file-b").set_input_files(files[1])
+    found = matrix(page)
+    assert corner_error(found, np.array([[1, 0, -84], [0, 1, -60], [0, 0, 1]])) < 3  # of 4,000 pixels
+    assert event.value.sizes()["requestBodySize"] < 5 * 2**20
+
+
+def test_a_format_that_the_browser_does_not_know_is_shown_in_both_tabs(page: Any) -> None:
+    pixels = photograph("coffee")
+    a, b = (in_format(pixels[y : y + 240, x : x + 320], "scan.tif") for x, y in ((40, 30), (52, 25)))
+    page.locator("#upload").set_input_files(a)
+    expect(page.locator("#stage img")).to_have_attribute("src", re.compile("^blob:"))
+    expect(page.locator("#stage img")).to_have_js_property("naturalWidth", 320)
+    page.locator("#tab-use").click()
+    page.locator("#file-a").set_input_files(a)
+    page.locator("#file-b").set_input_files(b)
+    assert corner_error(matrix(page), np.array([[1, 0, -12], [0, 1, 5], [0, 0, 1]])) < 0.5
+    for shown in ("#view-a", '.drop[data-side="a"] img', '.drop[data-side="b"] img'):
+        expect(page.locator(shown)).to_have_js_property("naturalWidth", 320)
+
+
+def test_units_compete_from_left_to_right_as_the_slider_moves(page: Any) -> None:
+    choose_task(page, "rotation")
+    slider, places = page.locator("#z-angle"), []
+    for angle in (-40, 40):
+        slider.fill(str(angle))
+        page.locator(f'#parameters[data-answered="rotation {angle}"]').wait_for()
+        read = "nodes => nodes.map(n => [+n.getAttribute('x'), +n.getAttribute('fill-opacity')])"
+        cells = page.locator("#units rect").evaluate_all(read)
+        x, strength = np.array(cells).T
+        places.append(float((x * (strength - 0.03)).sum() / (strength - 0.03).sum()))
+        assert (strength > 0.5).sum() < len(strength) / 3  # some stand out
+    assert places[0] + 100 < places[1]  # of 500
+
+
+def test_thumbnails_are_small(watched: Watched) -> None:
+    page = watched.page
+    page.locator("#photographs img").last.wait_for()
+    urls = [url for url in watched.asked if "/api/thumbnails/" in url]
+    assert len(urls) >= 10
+    sizes = [len(page.request.get(url).body()) for url in urls]
+    assert sum(sizes) < 100_000
+    assert page.request.get(urls[0]).headers["cache-control"] == "max-age=86400"
+
+
 def test_a_click_is_not_lost_while_the_server_is_slow(browser: Any, address: str) -> None:
     page = browser.new_page()
     page.set_default_timeout(60_000)

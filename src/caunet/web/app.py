@@ -25,7 +25,7 @@ from caunet.web import bodies, documentation, infer_route, schemas
 from caunet.web.jobs import Computations
 from caunet.web.limits import MAX_BODY, BodyLimit, KnownHostsOnly, OwnPagesOnly, StrictHeaders
 from caunet.web.networks import NETWORKS, TASKS, Networks
-from caunet.web.patches import PHOTOGRAPHS, photograph, photograph_png
+from caunet.web.patches import PHOTOGRAPHS, photograph, photograph_png, photograph_thumbnail
 from caunet.web.refusals import MISTAKE, UNAVAILABLE, Refused
 
 __all__ = ["create_app"]
@@ -136,6 +136,12 @@ def _add_api(app: FastAPI, networks: Networks) -> None:
             )
         return Response(photograph_png(name), media_type="image/png")
 
+    @app.get("/api/thumbnails/{name}.jpg", include_in_schema=False)
+    def thumbnail(name: str) -> Response:
+        if name not in PHOTOGRAPHS:
+            raise HTTPException(404, "There is no photograph of that name.")
+        return Response(photograph_thumbnail(name), media_type="image/jpeg")
+
 
 def _add_computing(app: FastAPI) -> None:
     """Routes whose bodies are handed to a worker as they are: nothing of them is parsed in this process."""
@@ -167,6 +173,16 @@ def _add_computing(app: FastAPI) -> None:
     async def estimate(request: Request) -> Response:
         return await compute(request, "estimate")
 
+    @app.post(
+        "/api/picture",
+        response_model=schemas.PictureAnswer,
+        responses=schemas.ERRORS,
+        summary="An image as a PNG, for browsers that cannot show it",
+        openapi_extra=bodies.picture_body(),
+    )
+    async def picture(request: Request) -> Response:
+        return await compute(request, "picture")
+
 
 def _models(networks: Networks) -> dict[str, Any]:
     def parameters(task: tasks.Task) -> list[dict[str, Any]]:
@@ -182,7 +198,13 @@ def _models(networks: Networks) -> dict[str, Any]:
         "networks": list(NETWORKS),
         "motion_models": list(motion_model_names(without_options=True)),
         "photographs": [
-            {"name": name, "width": shape[1], "height": shape[0], "url": f"/api/photographs/{name}.png"}
+            {
+                "name": name,
+                "width": shape[1],
+                "height": shape[0],
+                "url": f"/api/photographs/{name}.png",
+                "thumbnail": f"/api/thumbnails/{name}.jpg",
+            }
             for name, shape in shapes.items()
         ],
         "pretrained": {name: list(networks.available(name)) for name in TASKS},

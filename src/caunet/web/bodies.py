@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from caunet import tasks
+from caunet.web.pictures import MOST
 from caunet.web.schemas import InferRequest
 
-__all__ = ["estimate_body", "infer_body"]
+__all__ = ["estimate_body", "infer_body", "picture_body"]
 
 _PLACE = {"task": "rotation", "z": [20.0], "photograph": "astronaut", "x": 230, "y": 110}
 _RAMP = [[round((i + j) / 20, 2) for j in range(11)] for i in range(11)]
@@ -70,7 +71,9 @@ def _object(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[
 def estimate_body(models: tuple[str, ...]) -> dict[str, Any]:
     """The request body of ``POST /api/estimate``."""
     form = {
-        "a": _file("The first image: PNG, JPEG, TIFF, BMP, GIF, WebP or PPM."),
+        "a": _file(
+            "The first image: PNG, JPEG, TIFF, BMP, GIF, WebP, PPM, AVIF, or HEIC with the extra heif."
+        ),
         "b": _file("The second image; it may have another size."),
         "model": {
             "type": "string",
@@ -79,8 +82,27 @@ def estimate_body(models: tuple[str, ...]) -> dict[str, Any]:
             "description": "The motion model.",
         },
     }
-    content = {"multipart/form-data": {"schema": _object(form, optional=("model",))}}
+    form["reduced"] = _count(
+        "How many times smaller the files are than the pictures, in whose pixels the answer is."
+    )
+    content = {"multipart/form-data": {"schema": _object(form, optional=("model", "reduced"))}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def picture_body() -> dict[str, Any]:
+    """The request body of ``POST /api/picture``."""
+    form = {
+        "picture": _file("An image in any format that the server reads."),
+        "factor": _count(
+            "How many times shorter its sides shall be; by default, as many as bring them to 1,600."
+        ),
+    }
+    content = {"multipart/form-data": {"schema": _object(form, optional=("factor",))}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _count(description: str) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 1, "maximum": MOST, "default": 1, "description": description}
 
 
 def _file(description: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from caunet.images import FORMATS, MIN_SIDE, ImageError, read_image
+from caunet.images import MIN_SIDE, ImageError, image_formats, read_image
 from caunet.web.refusals import FieldError
 from caunet.web.uploads import Form
 from caunet.web.worker import cpu_limit
@@ -119,7 +119,7 @@ def _content(form: Form, name: str) -> bytes:
 def _opened(content: bytes) -> Image.Image:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of sizes that are refused here anyway
-        return Image.open(io.BytesIO(content), formats=FORMATS)
+        return Image.open(io.BytesIO(content), formats=image_formats())
 
 
 def _reduced_bytes(content: bytes, factor: int, name: str) -> tuple[Image.Image, tuple[int, int]] | None:

@@ -12,9 +12,11 @@ from caunet.nn import UnitView
 from caunet.web.certainty import certainty, explained
 from caunet.web.networks import Network, Networks
 from caunet.web.patches import PATCH
+from caunet.web.units import preferences
 
 __all__ = ["infer"]
 
+_NOTHING: dict[str, Any] = {"responses": [], "winner": None, "order": [], "usual": []}
 T = TypeVar("T", float, list[list[float]])
 
 
@@ -36,9 +38,7 @@ def infer(
         answers = {name: _ask(network, first, second) for name, network in known.items()}
         # A network whose numbers overflow has no answer.
         answers = {name: z for name, z in answers.items() if bool(z.isfinite().all())}
-        inside = (
-            _inside(known["can"], first, second) if "can" in answers else {"responses": [], "winner": None}
-        )
+        inside = _inside(known["can"], task.name, first, second) if "can" in answers else _NOTHING
         seen = _compare(task, answers, truth)
         confidence = _confidence(task, first, second, answers)
     return {
@@ -79,13 +79,17 @@ def _compare(task: tasks.Task, answers: dict[str, Tensor], truth: Tensor | None)
     }
 
 
-def _inside(network: Network, first: Tensor, second: Tensor) -> dict[str, Any]:
+def _inside(network: Network, task: str, first: Tensor, second: Tensor) -> dict[str, Any]:
     """The competition of CAN's units, and the weights of the winner."""
     model = network.model
     responses = model.units(first[None] - 0.5, second[None] - 0.5)[0]
     index = int(responses.argmax())
     winner = {"index": index, **_compares(model.relation.view(index))}
-    return {"responses": responses.double().round(decimals=6).tolist(), "winner": winner}
+    return {
+        "responses": responses.double().round(decimals=6).tolist(),
+        "winner": winner,
+        **preferences(network, task),
+    }
 
 
 def _compares(view: UnitView | None) -> dict[str, Any]:

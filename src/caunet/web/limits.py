@@ -29,8 +29,11 @@ HEADERS = {
 }
 
 
+_FIXED = ("/api/photographs/", "/api/thumbnails/")
+
+
 class StrictHeaders:
-    """Adds :data:`HEADERS` to every response; answers of the API are not cached."""
+    """Adds :data:`HEADERS` to every response; answers of the API are not cached, but for the embedded photographs."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
@@ -42,13 +45,14 @@ class StrictHeaders:
         extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
         # The page itself may be cached, but is validated each time: it changes with the package.
         keep = b"no-store" if scope["path"].startswith("/api") else b"no-cache"
-        extra.append((b"cache-control", keep))
-        replaced = {name for name, _ in extra}
+        fixed = scope["path"].startswith(_FIXED)  # embedded photographs never change
+        replaced = {name for name, _ in extra} | {b"cache-control"}
 
         async def strict(message: Message) -> None:
             if message["type"] == "http.response.start":
                 kept = [(n, v) for n, v in message.get("headers", []) if n.lower() not in replaced]
-                message = {**message, "headers": kept + extra}
+                lasting = b"max-age=86400" if fixed and message["status"] == 200 else keep
+                message = {**message, "headers": [*kept, *extra, (b"cache-control", lasting)]}
             await send(message)
 
         await self.app(scope, receive, strict)

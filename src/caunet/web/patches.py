@@ -6,7 +6,7 @@ import io
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from caunet import images, tasks
@@ -21,6 +21,7 @@ __all__ = [
     "gray_photograph",
     "photograph",
     "photograph_png",
+    "photograph_thumbnail",
     "shown",
 ]
 
@@ -66,6 +67,14 @@ def photograph_png(name: str) -> bytes:
     """The same as a PNG file."""
     file = io.BytesIO()
     Image.fromarray(photograph(name)).save(file, "PNG")
+    return file.getvalue()
+
+
+@functools.cache
+def photograph_thumbnail(name: str) -> bytes:
+    """A square of 96 pixels from its middle, as a JPEG file of a few kilobytes."""
+    file = io.BytesIO()
+    ImageOps.fit(Image.fromarray(photograph(name)), (96, 96)).save(file, "JPEG", quality=80)
     return file.getvalue()
 
 

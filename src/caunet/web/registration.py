@@ -18,6 +18,7 @@ from caunet.estimation.estimator import Estimator
 from caunet.estimation.motion_models import motion_model_names
 from caunet.estimation.result import Estimate, Field
 from caunet.web.decoding import read_upload, reduction, upload_size
+from caunet.web.pictures import whole_number
 from caunet.web.refusals import FieldError
 from caunet.web.uploads import read_form
 
@@ -25,20 +26,26 @@ __all__ = ["answer"]
 
 
 def answer(kind: str, body: bytes) -> dict[str, Any]:
-    """The answer to a form with the files ``a`` and ``b`` and the text ``model``."""
+    """The answer to a form with the files ``a`` and ``b`` and the texts ``model`` and ``reduced``.
+
+    ``reduced`` says that the files are already so many times smaller than the pictures they show, by means of squares
+    of pixels: the answer is in pixels of those pictures.
+    """
     started = time.perf_counter()
-    form = read_form(kind, body, files=("a", "b"), fields=("model",))
+    form = read_form(kind, body, files=("a", "b"), fields=("model", "reduced"))
     model = form.get("model", "projective")
     known = motion_model_names(without_options=True)
     if not isinstance(model, str) or model not in known:
         raise FieldError(f"model must be one of {', '.join(known)}.")
+    reduced = whole_number(form, "reduced")
     factor = reduction(upload_size(form, "a"), upload_size(form, "b"))
     # One after the other: the large ones are never both in memory.
     a, b = (read_upload(form, name, factor) for name in ("a", "b"))
     with torch.inference_mode():
         found = _estimator(model)(a.compared, b.compared)
         aligned = _aligned(found, b.pixels)
-        found = _in_original_pixels(found, factor, (a.size, b.size))
+        height_a, width_a, height_b, width_b = (reduced * side for side in (*a.size, *b.size))
+        found = _in_original_pixels(found, factor * reduced, ((height_a, width_a), (height_b, width_b)))
     found = dataclasses.replace(found, seconds=time.perf_counter() - started)
     return {
         **found.to_json(),

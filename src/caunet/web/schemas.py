@@ -11,6 +11,7 @@ __all__ = [
     "InferAnswer",
     "InferRequest",
     "ModelsAnswer",
+    "PictureAnswer",
     "Problem",
     "complaint",
 ]
@@ -85,6 +86,7 @@ class PhotographAnswer(BaseModel):
     width: int
     height: int
     url: str
+    thumbnail: str
 
 
 class ModelsAnswer(BaseModel):
@@ -129,6 +131,12 @@ class InferAnswer(BaseModel):
     networks: dict[str, NetworkAnswer]
     truth_corners: Corners | None
     responses: list[float]
+    order: Annotated[
+        list[int], Field(description="CAN's units by the value of the first parameter that they prefer.")
+    ]
+    usual: Annotated[
+        list[float], Field(description="Their mean responses, over pairs of the embedded photographs.")
+    ]
     winner: Winner | None
     confidence: Annotated[float, Field(ge=0, le=1)]
     milliseconds: float
@@ -154,6 +162,15 @@ class EstimateAnswer(BaseModel):
     aligned_png: Annotated[
         str, Field(description="b resampled onto a, a PNG in base64, sides of at most 1600 pixels")
     ]
+    milliseconds: float
+
+
+class PictureAnswer(BaseModel):
+    """An image as a PNG."""
+
+    png: Annotated[str, Field(description="The image upright, a PNG in base64.")]
+    size: Annotated[list[int], Field(description="Of the original: [height, width].")]
+    factor: Annotated[int, Field(description="How many times shorter its sides have been made.")]
     milliseconds: float
 
 

@@ -28,8 +28,13 @@ export function infer(question, signal) {
   return ask("/api/infer", { method: "POST", body: form({ ...question, z: JSON.stringify(question.z) }), signal });
 }
 
-export const estimate = (a, b, model, signal) =>
-  ask("/api/estimate", { method: "POST", body: form({ a, b, model }), signal });
+// `reduced`: how many times smaller the files are than the pictures; the answer is in pixels of those.
+export const estimate = (a, b, model, reduced, signal) =>
+  ask("/api/estimate", { method: "POST", body: form({ a, b, model, reduced }), signal });
+
+// Any picture as PNG; the server chooses the factor if none is given.
+export const picture = (file, factor) =>
+  ask("/api/picture", { method: "POST", body: form({ picture: file, ...(factor ? { factor } : {}) }) });
 
 // At most one question is on its way: the newest waits for the answer, those in between are dropped.
 // (Aborting each question for the next would leave a steady drag without any answer.)

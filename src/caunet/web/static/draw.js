@@ -96,8 +96,8 @@ export class Quads {
 
 // Numbers from 0 up as cells row by row, the largest in full color.
 export class Cells {
-  constructor(node, columns, { cell = 10, gap = 0, root = false } = {}) {
-    Object.assign(this, { node, columns, cell, gap, root, cells: [] });
+  constructor(node, columns, { cell = 10, gap = 0 } = {}) {
+    Object.assign(this, { node, columns, cell, gap, cells: [] });
   }
 
   // `ringed`: which one to mark.
@@ -106,7 +106,7 @@ export class Cells {
     const most = Math.max(...values, 1e-12);
     values.forEach((value, n) => {
       const share = Math.max(value, 0) / most;
-      this.cells[n].setAttribute("fill-opacity", (0.03 + 0.97 * (this.root ? Math.sqrt(share) : share)).toFixed(3));
+      this.cells[n].setAttribute("fill-opacity", (0.03 + 0.97 * share).toFixed(3));
     });
     if (ringed === null) return;
     this.ring.setAttribute("cx", ((ringed % this.columns) + 0.5) * this.cell);

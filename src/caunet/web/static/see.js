@@ -3,6 +3,7 @@
 import { infer, Latest } from "./api.js";
 import { Cells, gray, html, meter, NETWORKS, Quads, svg, words } from "./draw.js";
 import { Parameters } from "./parameters.js";
+import { open, shrunk } from "./pictures.js";
 import { Stage } from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
@@ -19,7 +20,7 @@ export class See {
     this.stage = new Stage($("stage"), () => this.#changed());
     this.parameters = new Parameters($("parameters"), (z) => this.#set(z));
     this.quads = new Quads($("quads"), (z) => this.#set(z));
-    this.units = new Cells($("units"), 25, { cell: 20, gap: 1, root: true });
+    this.units = new Cells($("units"), 25, { cell: 20, gap: 1 });
     this.factors = { u: new Cells($("u"), 11), v: new Cells($("v"), 11) };
     this.terms = [];
     this.latest = new Latest(infer, (answer) => this.#show(answer), (error) => this.#say(error.message));
@@ -39,7 +40,7 @@ export class See {
       const radio = html("input", { type: "radio", name: "photograph", value: photo.name, checked: n === 0 });
       radio.setAttribute("aria-label", photo.name.replaceAll("_", " "));
       radio.addEventListener("change", () => choose(photo));
-      $("photographs").append(html("label", { title: photo.name.replaceAll("_", " ") }, radio, html("img", { src: photo.url, alt: "", loading: "lazy" })));
+      $("photographs").append(html("label", { title: photo.name.replaceAll("_", " ") }, radio, html("img", { src: photo.thumbnail, alt: "", width: 42, height: 42 })));
     });
     this.photograph = this.models.photographs[0];
     this.stage.show(this.photograph);
@@ -59,15 +60,15 @@ export class See {
     input.value = "";
     if (!file) return;
     try {
-      const own = await shrink(file);
+      const own = await shrunk(await open(file), LARGEST);
       URL.revokeObjectURL(this.address);
       Object.assign(this, { picture: own.blob, photograph: null, address: own.url });
       for (const radio of document.getElementsByName("photograph")) radio.checked = false;
       this.stage.show(own);
       this.stage.place(own.width / 2, own.height / 2);
       this.#changed({ stale: true });
-    } catch {
-      this.#say(`“${file.name}” is not a picture that this browser can read.`);
+    } catch (error) {
+      this.#say(`“${file.name}”: ${error.message.replace(/^picture: /, "")}`);
     }
   }
 
@@ -125,7 +126,7 @@ export class See {
     this.parameters.show(answer);
     this.quads.show(answer);
     const { winner, responses, confidence } = answer;
-    if (winner && responses) this.#competition(responses, winner);
+    if (winner && responses) this.#competition(answer);
     for (const panel of document.querySelectorAll(".units-panel, .winner-panel")) panel.hidden = !winner;
     meter($("confidence"), confidence);
     $("confidence-text").textContent = `${words(confidence)}, ${confidence.toFixed(2)}`;
@@ -134,16 +135,22 @@ export class See {
     this.#announce(answer);
   }
 
-  #competition(responses, { index, u, v, terms = [] }) {
-    const total = responses.reduce((sum, value) => sum + value, 0) || 1;
-    const share = ((100 * responses[index]) / total).toFixed(0);
-    this.units.show(responses, index);
+  // Units from left to right in the order of what they prefer; colors say how far each is above what it usually responds.
+  #competition({ responses, order, usual, winner: { index, u, v, terms = [] } }) {
+    const above = (unit) => Math.max(responses[unit] / usual[unit] - 1, 0);
+    const rows = Math.ceil(order.length / this.units.columns);
+    const place = order.map((_, n) => (n % rows) * this.units.columns + Math.floor(n / rows));
+    const cells = new Array(order.length).fill(0);
+    order.forEach((unit, n) => { cells[place[n]] = above(unit); });
+    this.units.show(cells, place[order.indexOf(index)]);
     this.factors.u.show(u.flat());
     this.factors.v.show(v.flat());
     this.#terms(terms);
     if (!Math.max(...u.flat())) $("terms-text").textContent = "Its weights are almost zero: this unit fits any pair.";
+    const [{ name }] = this.chosen.parameters;
+    const times = (responses[index] / usual[index]).toFixed(1);
     $("units-text").textContent =
-      `Unit ${index + 1} of ${responses.length} wins with ${share} % of the response; colors on a square-root scale.`;
+      `Sorted by the ${name.replace("_", " ")} that they prefer, from low to high. Unit ${index + 1} of ${responses.length} wins, with ${times} times its usual response.`;
   }
 
   #terms(terms) {
@@ -175,14 +182,4 @@ export class See {
 // A random z within the fraction `reach` of the ranges.
 function draw(parameters, reach) {
   return parameters.map(({ low, high }) => (low + high) / 2 + reach * (Math.random() - 0.5) * (high - low));
-}
-
-async function shrink(file) {
-  const bitmap = await createImageBitmap(file);
-  const scale = Math.min(1, LARGEST / Math.max(bitmap.width, bitmap.height));
-  const [width, height] = [bitmap.width, bitmap.height].map((side) => Math.max(1, Math.round(side * scale)));
-  const canvas = html("canvas", { width, height });
-  canvas.getContext("2d").drawImage(bitmap, 0, 0, width, height);
-  const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-  return { blob, width, height, url: URL.createObjectURL(blob) };
 }

@@ -4,10 +4,10 @@ import { estimate } from "./api.js";
 import { html, meter, words } from "./draw.js";
 import { example } from "./example.js";
 import { apply } from "./geometry.js";
+import { decode, fits, open, reduced, reduction, size } from "./pictures.js";
 import { Viewer } from "./viewer.js";
 
 const $ = (id) => document.getElementById(id);
-const LIMIT = 10 * 2 ** 20; // what the server reads of one request
 const DEFAULT = "projective";
 // What models are called that are not called what they are; the server says which there are.
 const LABELS = { euclidean: "translation and rotation", similarity: "translation, rotation and scale" };
@@ -16,7 +16,7 @@ const ADVICE = "Do not rely on it: the pictures may not show the same scene, or 
 export class Use {
   // `models`: a promise of what the server has to offer.
   constructor(models) {
-    Object.assign(this, { models, files: {}, addresses: {}, known: null, running: null });
+    Object.assign(this, { models, files: {}, opened: {}, addresses: {}, known: null, running: null });
     this.viewer = new Viewer($);
     for (const side of ["a", "b"]) this.#inputs(side);
     models.then((offered) => this.#motionModels(offered.motion_models), () => {}); // who asks first shows the error
@@ -54,6 +54,8 @@ export class Use {
       this.files[side] = file;
       this.addresses[side] = URL.createObjectURL(file);
       this.#preview(side, file);
+      this.opened[side] = open(file);
+      this.opened[side].then((one) => this.#readable(side, file, one), () => {}); // #align says what is wrong
     }
     $("align").disabled = !this.#ready();
     this.#say("");
@@ -72,6 +74,14 @@ export class Use {
     $(`name-${side}`).textContent = `${file.name}, ${size(file.size)}`;
   }
 
+  // What came back from the server is shown in the place of what the browser cannot show.
+  #readable(side, file, { file: shown, original }) {
+    if (!original || this.files[side] !== file) return;
+    URL.revokeObjectURL(this.addresses[side]);
+    this.addresses[side] = URL.createObjectURL(shown);
+    this.#preview(side, file);
+  }
+
   async #example() {
     $("example").disabled = true;
     try {
@@ -86,11 +96,12 @@ export class Use {
   async #align() {
     const { a, b } = this.files;
     this.running?.abort();
-    if (a.size + b.size > LIMIT - 4096) return this.#say(`The two pictures have ${size(a.size + b.size)} together; the limit is ${size(LIMIT)}. Make them smaller first.`);
     const mine = (this.running = new AbortController());
     this.#busy(true);
     try {
-      const answer = await estimate(a, b, $("model").value, mine.signal);
+      const sent = await this.#send({ a, b });
+      if (this.running !== mine) return undefined;
+      const answer = await estimate(sent.a, sent.b, $("model").value, sent.factor, mine.signal);
       this.#show(answer);
     } catch (error) {
       if (error.name === "AbortError") return undefined;
@@ -98,6 +109,20 @@ export class Use {
     }
     if (this.running === mine) this.#busy(false);
     return undefined;
+  }
+
+  // The files to send: as they are where that is possible, else both made smaller by the same whole number.
+  async #send(files) {
+    const sides = Object.keys(files);
+    const ready = await Promise.allSettled(sides.map((side) => this.opened[side]));
+    const failed = ready.findIndex(({ status }) => status === "rejected");
+    if (failed >= 0) throw new Error(ready[failed].reason.message.replace(/^picture(?=[: ])/, sides[failed]));
+    const opened = ready.map(({ value }) => value);
+    const factor = reduction(...opened.map(({ size: one }) => one));
+    if (factor === 1 && fits(files.a, files.b)) return { ...files, factor };
+    const [a, b] = await Promise.all(opened.map((one) => reduced(one, factor)));
+    if (!fits(a, b)) throw new Error(`The two pictures have ${size(a.size + b.size)} together even when made smaller.`);
+    return { a, b, factor };
   }
 
   #busy(working) {
@@ -176,11 +201,6 @@ function cornerError(H, truth, width, height) {
   return ends.reduce((sum, p) => sum + off(p), 0) / ends.length;
 }
 
-function decode(base64) {
-  const text = atob(base64.replace(/^data:[^,]*,/, ""));
-  return new Blob([Uint8Array.from(text, (letter) => letter.charCodeAt(0))], { type: "image/png" });
-}
-
 function select(node) {
   getSelection().selectAllChildren(node);
 }
@@ -190,4 +210,3 @@ const number = (value) => {
   return text.replaceAll("-", "−");
 };
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(4)}`;
-const size = (bytes) => (bytes < 2 ** 20 ? `${Math.max(1, Math.round(bytes / 1024))} KB` : `${(bytes / 2 ** 20).toFixed(1)} MB`);
