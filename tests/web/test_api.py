@@ -410,3 +410,37 @@ def test_files_that_were_reduced_are_answered_in_pixels_of_the_pictures(ask):
         np.array(large["matrix"])[:2, 2], 3 * np.array(small["matrix"])[:2, 2], rtol=1e-9
     )
     np.testing.assert_allclose(large["parameters"]["shift_x"], 24, atol=0.1)
+
+
+def test_a_stack_is_related_to_its_first_frame(ask):
+    walk = [(0, 0), (5, -3), (-6, 4)]
+    cut = [ASTRONAUT[100 - y : 260 - y, 120 - x : 300 - x] for x, y in walk]
+    files = {f"frame_{n}": png(frame) for n, frame in enumerate(cut, 1)}
+    answer = ask.post("/api/stack", files=files, data={"model": "translation"}).raise_for_status().json()
+    shifts = np.array(answer["matrices"])[:, :2, 2]
+    np.testing.assert_allclose(shifts, -np.array(walk), atol=0.1)
+    assert answer["size"] == [160, 180]
+    assert min(answer["confidence"]) > 0.5
+    files["frame_4"] = png(np.full_like(cut[0], 90))
+    answer = ask.post("/api/stack", files=files, data={"model": "translation"}).json()
+    assert answer["matrices"][3] is None
+    assert answer["problems"][0]["frame"] == 3
+
+
+def test_what_is_wrong_with_a_stack_is_said(ask):
+    frame = png(ASTRONAUT[:160, :180])
+    wrong = [
+        ({"frame_1": frame}, "without a gap"),
+        ({"frame_1": frame, "frame_3": frame}, "without a gap"),
+        ({"frame_1": frame, "frame_2": png(ASTRONAUT[:150, :180])}, "frame_2 must have the size of frame_1."),
+        (
+            {"frame_1": png(ASTRONAUT), "frame_2": frame},
+            "frame_1: too large, 512 x 512 pixels; at most 320 a side.",
+        ),
+    ]
+    for files, reason in wrong:
+        answer = ask.post("/api/stack", files=files)
+        assert answer.status_code == 422
+        assert reason in answer.json()["detail"]
+    answer = ask.post("/api/stack", files={"frame_1": frame, "frame_2": frame}, data={"model": "projective"})
+    assert answer.json()["detail"].startswith("model must be one of translation")

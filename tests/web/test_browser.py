@@ -267,6 +267,7 @@ def test_photographs_of_a_phone_are_made_smaller_before_they_are_sent(watched: W
 def test_a_format_that_the_browser_does_not_know_is_shown_in_both_tabs(page: Any) -> None:
     pixels = photograph("coffee")
     a, b = (in_format(pixels[y : y + 240, x : x + 320], "scan.tif") for x, y in ((40, 30), (52, 25)))
+    page.locator("#photographs input").first.wait_for(state="attached")
     page.locator("#upload").set_input_files(a)
     expect(page.locator("#stage img")).to_have_attribute("src", re.compile("^blob:"))
     expect(page.locator("#stage img")).to_have_js_property("naturalWidth", 320)
@@ -290,6 +291,31 @@ def test_units_compete_from_left_to_right_as_the_slider_moves(page: Any) -> None
         places.append(float((x * (strength - 0.03)).sum() / (strength - 0.03).sum()))
         assert (strength > 0.5).sum() < len(strength) / 3  # some stand out
     assert places[0] + 100 < places[1]  # of 500
+
+
+def test_a_stack_is_aligned_and_its_path_drawn(page: Any) -> None:
+    page.locator("#tab-stack").click()
+    walk = [(0, 0), (7, -4), (3, 6), (-8, 2)]
+    pixels = photograph("coffee")
+    frames = [
+        in_format(pixels[90 - y : 250 - y, 120 - x : 320 - x], f"frame{n}.tif")
+        for n, (x, y) in enumerate(walk)
+    ]
+    page.locator("#stack-model").select_option("translation")
+    page.locator("#frames").set_input_files(frames[::-1])  # in the order of their names, not of their choice
+    page.locator("#stack-result:not(.working)").wait_for()
+    drawn = page.locator("#stack-path polyline").last.get_attribute("points")
+    np.testing.assert_allclose([[float(v) for v in p.split(",")] for p in drawn.split()], walk, atol=0.1)
+    # The third frame, moved back: what both show is the same.
+    page.locator("#stack-frame").fill("2")
+    read = "n => [...n.getContext('2d').getImageData(20, 20, 120, 100).data]"
+    after = np.array(page.locator("#stack-after").evaluate(read)).reshape(100, 120, 4)
+    first = pixels[110:210, 140:260]
+    assert np.abs(after[..., :3] - first.astype(float)).mean() < 2
+    expect(page.locator("#stack-number")).to_have_text("3 of 4")
+    page.locator("#frames").set_input_files([frames[0]])
+    expect(page.locator("#stack-message")).to_have_text("Choose 2 to 24 frames; these are 1.")
+    expect(page.locator("#stack-result")).to_be_hidden()
 
 
 def test_thumbnails_are_small(watched: Watched) -> None:
@@ -338,6 +364,8 @@ def test_tabs_by_keyboard(page: Any) -> None:
     expect(page.locator("#tab-use")).to_have_attribute("aria-selected", "true")
     expect(page.locator("#use")).to_be_visible()
     expect(page.locator("#see")).to_be_hidden()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#stack")).to_be_visible()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#tab-see")).to_be_focused()
     expect(page.locator("#see")).to_be_visible()

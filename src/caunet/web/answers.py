@@ -9,7 +9,7 @@ import torch
 from caunet import tasks
 from caunet.errors import CaunetError
 from caunet.estimation.estimator import Estimator
-from caunet.web import infer_route, pictures, registration
+from caunet.web import infer_route, pictures, registration, stack_route
 from caunet.web.inference import infer
 from caunet.web.networks import TASKS, Networks
 from caunet.web.patches import PATCH, gray_photograph, photograph
@@ -33,6 +33,8 @@ def setup(weights: str | None = None, warm: bool = False) -> Handler:
     def handler(name: str, kind: str, body: bytes) -> dict[str, Any]:
         if name == "estimate":
             return registration.answer(kind, body)
+        if name == "stack":
+            return stack_route.answer(kind, body)
         if name == "picture":
             return pictures.answer(kind, body)
         return infer_route.answer(kind, body, networks)

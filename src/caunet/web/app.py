@@ -174,6 +174,17 @@ def _add_computing(app: FastAPI) -> None:
         return await compute(request, "estimate")
 
     @app.post(
+        "/api/stack",
+        response_model=schemas.StackAnswer,
+        responses=schemas.ERRORS,
+        summary="Where the frames of a stack lie in the first",
+        description="2 to 24 frames of one size, sides of at most 320 pixels; matrices map each into the first.",
+        openapi_extra=bodies.stack_body(),
+    )
+    async def stack(request: Request) -> Response:
+        return await compute(request, "stack")
+
+    @app.post(
         "/api/picture",
         response_model=schemas.PictureAnswer,
         responses=schemas.ERRORS,

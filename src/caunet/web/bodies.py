@@ -10,8 +10,9 @@ from typing import Any
 from caunet import tasks
 from caunet.web.pictures import MOST
 from caunet.web.schemas import InferRequest
+from caunet.web.stack_route import FRAMES, MODELS
 
-__all__ = ["estimate_body", "infer_body", "picture_body"]
+__all__ = ["estimate_body", "infer_body", "picture_body", "stack_body"]
 
 _PLACE = {"task": "rotation", "z": [20.0], "photograph": "astronaut", "x": 230, "y": 110}
 _RAMP = [[round((i + j) / 20, 2) for j in range(11)] for i in range(11)]
@@ -86,6 +87,19 @@ def estimate_body(models: tuple[str, ...]) -> dict[str, Any]:
         "How many times smaller the files are than the pictures, in whose pixels the answer is."
     )
     content = {"multipart/form-data": {"schema": _object(form, optional=("model", "reduced"))}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def stack_body() -> dict[str, Any]:
+    """The request body of ``POST /api/stack``."""
+    form: dict[str, Any] = {name: _file("A frame.") for name in FRAMES}
+    form["model"] = {
+        "type": "string",
+        "enum": list(MODELS),
+        "default": "euclidean",
+        "description": "The motion model.",
+    }
+    content = {"multipart/form-data": {"schema": _object(form, optional=(*FRAMES[2:], "model"))}}
     return {"requestBody": {"required": True, "content": content}}
 
 

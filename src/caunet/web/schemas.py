@@ -13,6 +13,7 @@ __all__ = [
     "ModelsAnswer",
     "PictureAnswer",
     "Problem",
+    "StackAnswer",
     "complaint",
 ]
 
@@ -162,6 +163,25 @@ class EstimateAnswer(BaseModel):
     aligned_png: Annotated[
         str, Field(description="b resampled onto a, a PNG in base64, sides of at most 1600 pixels")
     ]
+    milliseconds: float
+
+
+class FrameProblem(BaseModel):
+    """A frame without an answer."""
+
+    frame: int
+    reason: str
+
+
+class StackAnswer(BaseModel):
+    """Where every frame lies in the first; ``matrices`` map points of a frame into it, in pixels."""
+
+    model: str
+    matrices: list[list[list[float]] | None]
+    confidence: list[float]
+    size: Annotated[list[int], Field(description="Of the frames: [height, width].")]
+    relations: int
+    problems: list[FrameProblem]
     milliseconds: float
 
 

@@ -32,6 +32,9 @@ export function infer(question, signal) {
 export const estimate = (a, b, model, reduced, signal) =>
   ask("/api/estimate", { method: "POST", body: form({ a, b, model, reduced }), signal });
 
+export const stack = (frames, model, signal) =>
+  ask("/api/stack", { method: "POST", body: form({ ...Object.fromEntries(frames.map((frame, n) => [`frame_${n + 1}`, frame])), model }), signal });
+
 // Any picture as PNG; the server chooses the factor if none is given.
 export const picture = (file, factor) =>
   ask("/api/picture", { method: "POST", body: form({ picture: file, ...(factor ? { factor } : {}) }) });

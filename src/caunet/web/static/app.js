@@ -1,7 +1,8 @@
-// The page: two tabs, light or dark, and what the server has to offer.
+// The page: three tabs, light or dark, and what the server has to offer.
 
 import { models } from "./api.js";
 import { See } from "./see.js";
+import { Stack } from "./stack.js";
 import { Use } from "./use.js";
 
 const tabs = [...document.querySelectorAll('[role="tab"]')];
@@ -50,6 +51,7 @@ async function start() {
   listen();
   theme();
   const offered = models();
+  new Stack(offered);
   new Use(offered); // listens at once: a click must not be lost because the server is slow to answer
   try {
     new See(await offered);
