@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
+from caunet.reproduction.baseline_results import BASELINES, matching
 from caunet.reproduction.recipes import HIGHER_RANK, SIZES
 from caunet.reproduction.tables import Result, caption, show, show_ratio
 from caunet.tables import Cell, Table, bold
@@ -44,6 +45,7 @@ def _table(results: Sequence[Result], labels: Sequence[str]) -> str:
         "Task",
         *(f"{label.partition('-')[0].upper()}{sizes[label]}" for label in labels),
         "CAN / best rival",
+        *BASELINES,
     ]
     rows: list[list[str | Cell]] = []
     for (task, protocol), name in ROWS.items():
@@ -53,7 +55,9 @@ def _table(results: Sequence[Result], labels: Sequence[str]) -> str:
         means = {label: statistics.fmean(values) for label, values in errors.items() if values}
         best = lowest(means)
         cells = [bold(figure_of(errors[label]), label in best) for label in labels]
-        rows.append([name, *cells, against_rivals(means)])
+        same = [r for r in results if (r["task"], r["protocol"]) == (task, protocol)]
+        known = matching(same, "parameter_error")
+        rows.append([name, *cells, against_rivals(means), *(show(known.get(one)) for one in BASELINES)])
     return Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown()
 
 

@@ -119,7 +119,10 @@ def draw(measured: dict[str, Any], results: Sequence[Result], path: Path) -> Non
                     *zip(*learned, strict=True), color=color, marker="*", markersize=10, linestyle="none"
                 )
         axis.set(title=task, xscale="log", yscale="log", xlabel="non-zero weights (thousands)")
-        axis.grid(alpha=0.3, which="both")
+        ticks = (50, 100, 200, 400, 700)
+        axis.set_xticks(ticks, [str(tick) for tick in ticks])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
     figure.axes[0].set_ylabel("parameter error")
     figure.axes[0].legend(frameon=False)
     save_figure(figure, path, dpi=130)
