@@ -58,6 +58,10 @@ def test_the_lowest_error_is_bold_and_baselines_stand_behind() -> None:
         "–",
     ]
     assert "Translation" not in rows
+    assert (
+        "| CTN (864k) | BLN (864k) | CAN (864k) | CAN-wide | CAN / best rival | always the mean | search |"
+        in text
+    )
     assert space_markdown([]) == ""
 
 

@@ -1,6 +1,7 @@
 """Training on volumes, end to end: from the command line, to the same bits twice, and better than chance."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,23 @@ def test_the_command_line_trains_and_evaluates_on_shapes(
     assert json.loads(capsys.readouterr().out)["data"] == "shapes3"
 
 
+def test_statistics_say_of_which_volumes(few_volumes: None, tmp_path: Path) -> None:
+    words = [
+        "--tasks",
+        "scaling3",
+        "--protocols",
+        "text",
+        "--pairs",
+        "300",
+        "--out",
+        str(tmp_path / "s.json"),
+    ]
+    assert main(["data", "stats", *words]) == 0
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert found["data"] == "shapes3"
+    assert found["rows"][0]["z"]["expected_mean"] == [1.25] * 3
+
+
 def test_defaults_follow_the_task() -> None:
     chosen = parse(["train", "--task", "rotation3", "--patch", "5"]).config  # type: ignore[attr-defined]
     assert (chosen.data, chosen.patch) == ("shapes3", 5)
@@ -117,3 +135,9 @@ def test_a_network_of_volumes_slides_over_a_volume() -> None:
         one = model(a[None, 3:8, 6:11, :5], b[None, 3:8, 6:11, :5])[0]
     assert z.shape == (3, 4, 4, 4)
     torch.testing.assert_close(z[:, 1, 2, 0], one, atol=1e-4, rtol=1e-4)
+
+
+def test_the_page_on_space_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "space.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(compile(example, "space.md", "exec"), {})

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "Fetch", "Show", "Stats"]
 
+_DATA = {2: "photos", 3: "shapes3"}
+
 
 @dataclass(frozen=True)
 class Fetch:
@@ -61,14 +63,21 @@ class Pairing:
     seed: int = 0
     """Seed of everything random."""
 
+    def images_of(self, task: str) -> str:
+        """The images that a task is shown with: those asked for, or the embedded ones."""
+        from caunet import tasks
+
+        return self.data or _DATA[tasks.get(task).dimensions]
+
     def source(self, task: str, protocol: str, pairs: str) -> "PairSource":
         """The pairs that these options describe."""
         from caunet import tasks
         from caunet.data import PairSource, load_images
 
         dimensions = tasks.get(task).dimensions
-        name = self.data or {2: "photos", 3: "shapes3"}[dimensions]
-        images = load_images(name, split=self.split, dimensions=dimensions, skip_bad=self.skip_bad)
+        images = load_images(
+            self.images_of(task), split=self.split, dimensions=dimensions, skip_bad=self.skip_bad
+        )
         return PairSource(images, task, protocol, patch=self.patch, pairs=pairs, seed=self.seed)
 
 
@@ -122,7 +131,12 @@ class Stats(Pairing):
         if self.out is not None:
             write_json(
                 self.out,
-                {"data": self.data or "photos", "split": self.split, "seed": self.seed, "rows": rows},
+                {
+                    "data": ", ".join(sorted({self.images_of(task) for task in self.tasks})),
+                    "split": self.split,
+                    "seed": self.seed,
+                    "rows": rows,
+                },
             )
         return 0
 

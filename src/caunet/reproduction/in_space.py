@@ -20,6 +20,7 @@ NAMES = {
     "scaling3": "Scaling, three factors of 0.5 to 2",
     "affine3": "Affine, nine entries of ±0.3",
 }
+_HEADS = {"ctn": "CTN", "bln": "BLN", "can": "CAN", "can-wide3": "CAN-wide"}
 Baselines = Mapping[str, Mapping[str, float | None]]
 
 
@@ -35,7 +36,7 @@ def space_markdown(results: Sequence[Result], baselines: Baselines | None = None
     others = baselines or {}
     heads = [
         "Parameter error",
-        *(f"{label.upper().removesuffix('3')}{size_of(chosen, label)}" for label in labels),
+        *(f"{_HEADS[label]}{size_of(chosen, label)}" for label in labels),
         "CAN / best rival",
         *others,
     ]
