@@ -17,6 +17,8 @@ import pytest
 from PIL import Image
 from tools.site.reference import path_of, public_names
 
+from caunet.cli.parser import command_names
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 
@@ -100,6 +102,14 @@ def test_every_public_name_is_in_the_reference(site: Path, pages: dict[Path, _Pa
         if path_of(room, name) not in anchors:
             missing.append(f"caunet.{room}.{name}")
     assert not missing, f"no docstring, or not found: {missing}"
+
+
+def test_every_command_is_explained(site: Path) -> None:
+    page = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"<code>(caunet[^<]*)</code>.*?<pre[^>]*>(.*?)</pre>", page, flags=re.DOTALL))
+    wanted = ["caunet", *(" ".join(("caunet", *words)) for words in command_names())]
+    assert list(blocks) == wanted
+    assert all("usage: caunet" in re.sub(r"<[^>]+>", "", text) for text in blocks.values())
 
 
 def test_tutorials_and_examples_show_pictures(site: Path, pages: dict[Path, _Page]) -> None:

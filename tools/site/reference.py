@@ -131,7 +131,7 @@ def _help(*words: str) -> str:
     os.environ |= {"COLUMNS": "80", "NO_COLOR": "1"}
     try:
         with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-            parse([*words, "--help"])
+            parse([*words, "--help"]).run()  # the first help is an answer of its own
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
