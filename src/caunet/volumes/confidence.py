@@ -1,7 +1,8 @@
 """How far an answer for two volumes can be trusted: the probability that it is right, from what speaks for it.
 
-As for images (:mod:`caunet.estimation.confidence`): a logistic regression, fitted by benchmarks/calibrate_volumes.py on
-volumes that no result is given for, whose coefficients come with the package (weights/confidence3.json).
+As for images (:mod:`caunet.estimation.confidence`): a logistic regression, whose coefficients come with the package
+(weights/confidence3.json). They are set by hand so far; benchmarks/calibrate_volumes.py fits them on volumes that no
+result is given for, and measures them.
 """
 
 import functools

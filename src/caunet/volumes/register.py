@@ -99,7 +99,8 @@ def _covariance(found: Aligned, corners: Matrix, generators: Matrix, frame: Fram
     held = information + 1e-9 * max(float(np.trace(information)), 1e-9) * np.eye(len(information))
     own: Matrix = np.linalg.inv(held).astype(np.float64) * _INFLATION
     spread = uncertainty.of_corners(found.T[0], corners, own, generators, frame.into)
-    total: Matrix = spread + (_RESAMPLING * voxel) ** 2 * np.eye(len(spread))
+    pull = np.kron(np.ones((len(corners), len(corners))), np.eye(3))  # of all corners alike
+    total: Matrix = spread + (_RESAMPLING * voxel) ** 2 * pull
     return total
 
 
