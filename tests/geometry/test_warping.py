@@ -1,5 +1,6 @@
 """Homographies against closed forms and NumPy; warps against loops, OpenCV, kornia and exact pixels."""
 
+import gc
 import math
 
 import cv2
@@ -354,3 +355,19 @@ def test_bad_arguments_of_homographies_are_named():
         geometry.apply(torch.eye(3), torch.zeros(3))
     with pytest.raises(ValueError, match="cannot be normalized"):
         geometry.normalize(torch.tensor([[0.0, 0, 1], [0, 1, 0], [1, 0, 0]]))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
+def test_what_a_warp_needed_is_free_at_once(mode: str) -> None:
+    """A cycle of references would keep every frame of a stack until the collector happens to come by."""
+    image = torch.rand(1, 1, 40, 40, generator=torch.Generator().manual_seed(0))
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        geometry.warp(image, torch.eye(3)[None], mode=mode)
+        gc.collect()
+        left = [thing for thing in gc.garbage if isinstance(thing, torch.Tensor)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert left == []

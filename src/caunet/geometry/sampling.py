@@ -83,14 +83,16 @@ def _linear(
     first = [x.detach().floor().clamp_max(max(n - 2, 0)) for (x, _), n in zip(pulled, sides, strict=True)]
     steps = [stride * min(side - 1, 1) for stride, side in zip(_strides(sides), sides, strict=True)]
     t = [(x - start).to(dtype) for (x, _), start in zip(pulled, first, strict=True)]
+    return _between(flat, _index(first, sides, base), list(zip(steps, t, strict=True))) * share, share
 
-    def between(place: Tensor, axis: int) -> Tensor:
-        if axis < 0:
-            return _pick(flat, place)
-        # lerp is exact at both ends.
-        return torch.lerp(between(place, axis - 1), between(place + steps[axis], axis - 1), t[axis])
 
-    return between(_index(first, sides, base), len(sides) - 1) * share, share
+def _between(flat: Tensor, place: Tensor, axes: Sequence[tuple[int, Tensor]]) -> Tensor:
+    """What lies between the two taps of each axis; ``axes``: how far the second tap is, and the share it has."""
+    if not axes:
+        return _pick(flat, place)
+    *others, (step, t) = axes
+    # lerp is exact at both ends.
+    return torch.lerp(_between(flat, place, others), _between(flat, place + step, others), t)
 
 
 def _cubic(
@@ -99,17 +101,23 @@ def _cubic(
     dtype = _float(flat)
     taps = [_cubic_taps(x, side, dtype) for x, side in zip(places, sides, strict=True)]
     strides = _strides(sides)
-
-    def along(start: Tensor, axis: int) -> Tensor:
-        if axis < 0:
-            return _pick(flat, start)
-        total = torch.zeros((), dtype=dtype, device=start.device)
-        for tap, weight in zip(*taps[axis], strict=True):
-            total = torch.addcmul(total, along(start + tap.to(base.dtype) * strides[axis], axis - 1), weight)
-        return total
-
+    axes = [
+        [(tap.to(base.dtype) * stride, weight) for tap, weight in zip(*along, strict=True)]
+        for along, stride in zip(taps, strides, strict=True)
+    ]
     share = _product([(w[0] + w[1]) + (w[2] + w[3]) for _, w in taps])
-    return along(base, len(sides) - 1), share
+    return _weighted(flat, base, axes), share
+
+
+def _weighted(flat: Tensor, place: Tensor, axes: Sequence[Sequence[tuple[Tensor, Tensor]]]) -> Tensor:
+    """The weighted sum over all taps; ``axes``: where the taps of each axis are, and their weights."""
+    if not axes:
+        return _pick(flat, place)
+    *others, taps = axes
+    total = torch.zeros((), dtype=taps[0][1].dtype, device=place.device)
+    for step, weight in taps:
+        total = torch.addcmul(total, _weighted(flat, place + step, others), weight)
+    return total
 
 
 _READERS: dict[str, Reader] = {
