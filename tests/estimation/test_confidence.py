@@ -11,7 +11,7 @@ from caunet.benchmark.misleading import layered, moved_by
 from caunet.benchmark.pairs import draw_pair
 from caunet.benchmark.unanswerable import blank, repetitive, unrelated_pair
 from caunet.estimation import Estimate, Estimator
-from caunet.estimation.confidence import FEATURES, confidence, doubt, features
+from caunet.estimation.confidence import FACTORS, confidence, doubt, factors, features
 from caunet.estimation.register import register
 
 ROOT = Path(__file__).parents[2]
@@ -37,19 +37,34 @@ EVIDENCE = {
 
 def test_what_is_shipped_is_what_was_measured() -> None:
     assert RECORDED["fitted"] == SHIPPED
-    assert SHIPPED["features"] == list(FEATURES)
+    assert {name: len(part["weights"]) for name, part in SHIPPED["factors"].items()} == {
+        name: len(names) for name, names in FACTORS.items()
+    }
+    for name, names in FACTORS.items():
+        assert all(
+            w * sign > 0 for w, sign in zip(SHIPPED["factors"][name]["weights"], names.values(), strict=True)
+        )
 
 
 def test_the_recorded_calibration_keeps_its_promise() -> None:
-    assert RECORDED["held_out"]["expected_calibration_error"] < 0.05
-    assert RECORDED["unrelated"]["pairs"] >= 20
-    assert RECORDED["unrelated"]["above_half"] <= 0.01
+    assert RECORDED["held_out"]["pairs"] >= 1500
+    assert SHIPPED["pairs"] >= 1200
+    assert RECORDED["held_out"]["expected_calibration_error"] < 0.03
+    sure = RECORDED["held_out"]["above_0.9"]
+    assert sure["wrong"] <= 0.005 * sure["answers"]
+    assert RECORDED["unrelated"]["pairs"] >= 150
+    assert RECORDED["unrelated"]["above_half_but_wrong"] == 0
 
 
-def test_the_probability_is_the_logistic_of_the_features() -> None:
-    value = (np.array(features(EVIDENCE)) - SHIPPED["means"]) / SHIPPED["scales"]
-    logit = float(value @ np.array(SHIPPED["weights"]) + SHIPPED["bias"])
-    assert confidence(EVIDENCE) == pytest.approx(1 / (1 + np.exp(-logit)))
+def test_the_probability_is_the_product_of_logistic_functions() -> None:
+    values, expected = features(EVIDENCE), 1.0
+    for name, names in FACTORS.items():
+        part = SHIPPED["factors"][name]
+        scaled = [(values[f] - SHIPPED["means"][f]) / SHIPPED["scales"][f] for f in names]
+        factor = 1 / (1 + np.exp(-(np.dot(part["weights"], scaled) + part["bias"])))
+        assert factors(EVIDENCE)[name] == pytest.approx(factor)
+        expected *= factor
+    assert confidence(EVIDENCE) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +78,7 @@ def test_the_probability_is_the_logistic_of_the_features() -> None:
         ("explained", 0.4),
         ("drift", 0.02),
         ("distinct", 0.0),
+        ("uncertainty", 0.02),
     ],
 )
 def test_worse_evidence_is_trusted_less(name: str, worse: float) -> None:
@@ -85,6 +101,17 @@ def test_photographs_that_calibrated_nothing() -> None:
         assert estimator(pair.a, pair.b).confidence > 0.8
     for pair in unanswerable:
         assert estimator(pair.a, pair.b).confidence < 0.5
+
+
+def test_sixty_unrelated_pairs_have_no_answer() -> None:
+    network = Estimator().network
+    sure = []
+    with torch.inference_mode():
+        for index in range(60):
+            pair = unrelated_pair("bench" if index % 2 else "test", index, seed=17, side=48)
+            sure.append(confidence(register(pair.a, pair.b, network).evidence))
+    assert max(sure) < 0.5
+    assert np.mean(sure) < 0.05
 
 
 def test_a_model_that_cannot_express_the_motion_is_not_trusted() -> None:

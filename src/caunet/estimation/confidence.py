@@ -1,8 +1,10 @@
 """How far an answer can be trusted: the probability that its corners are off by less than 1 % of the diagonal.
 
-A logistic regression on the evidence of a registration. Its coefficients come with the package
-(weights/confidence.json); benchmarks/calibrate_confidence.py fits them on pairs whose answer is known, and measures
-on other photographs whether the probability is right.
+An answer is right if the images are related as it says, if no other answer says it as well, if the motion model can
+express the motion, and if it is precise enough. Good evidence for one of these does not make up for bad evidence for
+another, so the probability is a product of four, each a logistic function of the evidence that concerns it. Their
+coefficients come with the package (weights/confidence.json); benchmarks/calibrate_confidence.py fits them on pairs
+whose answer is known, and measures on other photographs whether the probability is right.
 """
 
 import functools
@@ -12,56 +14,66 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
 
+<<<<<<< HEAD
 __all__ = ["FEATURES", "SIGNS", "confidence", "doubt", "features", "logistic"]
+=======
+__all__ = ["FACTORS", "confidence", "doubt", "factors", "features"]
+>>>>>>> 41d5552 (Confidence as a product of four probabilities: related, distinct, of this model, precise)
 
 _RELATED = 0.3  # mean correlation of windows from which images seem to show the same
-_DISTINCT = 0.1  # share of windows that must speak against the second-best answer
-_DRIFT = 0.005  # of the diagonal, that a larger model would still move the corners
 
-FEATURES = (
-    "score",
-    "coarse",
-    "misfit",
-    "moved",
-    "uncertainty",
-    "inliers",
-    "overlap",
-    "explained",
-    "drift",
-    "distinct",
-)
-"""What the probability is computed from; see :func:`features`."""
-
-SIGNS = (1, 1, -1, -1, -1, 1, 1, 1, -1, 1)
-"""Whether more of a feature speaks for the answer (1) or against it (-1)."""
+FACTORS: dict[str, dict[str, int]] = {
+    "related": {"score": 1, "misfit": -1, "inliers": 1, "overlap": 1, "explained": 1},
+    "distinct": {"distinct": 1},
+    "model": {"drift": -1, "explained": 1},
+    "precise": {"uncertainty": -1, "moved": -1},
+}
+"""What each factor is computed from, and whether more of it speaks for the answer (1) or against it (-1)."""
 
 
-def features(evidence: Mapping[str, float]) -> list[float]:
-    """The evidence of a registration as numbers of the order of 1, in the order of :data:`FEATURES`.
+def features(evidence: Mapping[str, float]) -> dict[str, float]:
+    """The evidence of a registration as numbers of the order of 1.
 
-    - score, coarse: mean correlation of small windows, in the middle of the pyramid and higher up.
+    - score: mean correlation of small windows, in the middle of the pyramid.
     - misfit: log10 of what the polished correlation lacks to 1.
-    - moved: log10 of how far the last step still moved the corners, as a share of the diagonal.
-    - uncertainty: log10 of the corners' standard deviation that the residual's noise explains, likewise.
     - inliers: share of the network's motions that agree with the answer.
     - overlap: share of a seen in b.
     - explained: share of the texture that is found where the answer says.
+    - distinct: log10 of the share of windows that speak against the second-best answer; half of them are enough.
     - drift: log10 of how far a homography would still move the corners, as a share of the diagonal.
-    - distinct: log10 of the share of windows that speak against the second-best answer.
+    - uncertainty: log10 of the standard deviation of the corners, likewise.
+    - moved: log10 of how far the last step still moved the corners, likewise.
     """
-    tenth = math.log10
-    return [
-        evidence["score"],
-        evidence["coarse"],
-        tenth(max(1 - evidence["correlation"], 1e-5)),
-        tenth(max(evidence["moved"], 1e-6)),
-        tenth(max(min(evidence["uncertainty"], 1.0), 1e-6)),
-        evidence["inliers"],
-        evidence["overlap"],
-        evidence["explained"],
-        tenth(max(evidence["drift"], 3e-4)),
-        tenth(max(evidence["distinct"], 0.004)),
-    ]
+    return {
+        "score": evidence["score"],
+        "misfit": _log(1 - evidence["correlation"], 1e-4, 1.0),
+        "inliers": evidence["inliers"],
+        "overlap": evidence["overlap"],
+        "explained": evidence["explained"],
+        "distinct": _log(evidence["distinct"], 0.01, 0.5),
+        "drift": _log(evidence["drift"], 5e-4, 0.1),
+        "uncertainty": _log(evidence["uncertainty"], 2e-4, 0.1),
+        "moved": _log(evidence["moved"], 1e-4, 0.1),
+    }
+
+
+def _log(value: float, low: float, high: float) -> float:
+    """log10 of a value within these limits: beyond them it says no more."""
+    return math.log10(min(max(value, low), high))
+
+
+def factors(evidence: Mapping[str, float]) -> dict[str, float]:
+    """The probabilities that the images are related so, that no other answer is as good, and so on; see FACTORS."""
+    fitted, values = _fitted(), features(evidence)
+    found = {}
+    for name, names in FACTORS.items():
+        part = fitted["factors"][name]
+        logit = part["bias"] + sum(
+            weight * (values[feature] - fitted["means"][feature]) / fitted["scales"][feature]
+            for feature, weight in zip(names, part["weights"], strict=True)
+        )
+        found[name] = 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
+    return found
 
 
 def confidence(evidence: Mapping[str, float]) -> float:
@@ -70,6 +82,7 @@ def confidence(evidence: Mapping[str, float]) -> float:
     >>> confidence({})
     0.0
     """
+<<<<<<< HEAD
     return logistic(features(evidence), _fitted()) if evidence else 0.0
 
 
@@ -85,19 +98,23 @@ def logistic(values: Sequence[float], fitted: Mapping[str, Any]) -> float:
     ]
     logit = fitted["bias"] + sum(w * value for w, value in zip(fitted["weights"], centered, strict=True))
     return 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
+=======
+    return math.prod(factors(evidence).values()) if evidence else 0.0
+>>>>>>> 41d5552 (Confidence as a product of four probabilities: related, distinct, of this model, precise)
 
 
 def doubt(evidence: Mapping[str, float]) -> Literal["unrelated", "ambiguous", "not this model"]:
     """What speaks most against an answer that is not trusted.
 
-    >>> doubt({"score": 0.9, "drift": 0.001, "distinct": 0.0})
-    'ambiguous'
+    >>> doubt({})
+    'unrelated'
     """
     if not evidence or evidence["score"] < _RELATED:
         return "unrelated"
-    if evidence["distinct"] < _DISTINCT:
+    found = factors(evidence)
+    if found["distinct"] <= min(found["model"], found["related"]):
         return "ambiguous"
-    return "not this model" if evidence["drift"] > _DRIFT else "unrelated"
+    return "not this model" if found["model"] <= found["related"] else "unrelated"
 
 
 @functools.cache
