@@ -14,11 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
 
-<<<<<<< HEAD
-__all__ = ["FEATURES", "SIGNS", "confidence", "doubt", "features", "logistic"]
-=======
-__all__ = ["FACTORS", "confidence", "doubt", "factors", "features"]
->>>>>>> 41d5552 (Confidence as a product of four probabilities: related, distinct, of this model, precise)
+__all__ = ["FACTORS", "confidence", "doubt", "factors", "features", "logistic"]
 
 _RELATED = 0.3  # mean correlation of windows from which images seem to show the same
 
@@ -67,12 +63,8 @@ def factors(evidence: Mapping[str, float]) -> dict[str, float]:
     fitted, values = _fitted(), features(evidence)
     found = {}
     for name, names in FACTORS.items():
-        part = fitted["factors"][name]
-        logit = part["bias"] + sum(
-            weight * (values[feature] - fitted["means"][feature]) / fitted["scales"][feature]
-            for feature, weight in zip(names, part["weights"], strict=True)
-        )
-        found[name] = 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
+        moments = {key: [fitted[key][feature] for feature in names] for key in ("means", "scales")}
+        found[name] = logistic([values[feature] for feature in names], {**fitted["factors"][name], **moments})
     return found
 
 
@@ -82,8 +74,7 @@ def confidence(evidence: Mapping[str, float]) -> float:
     >>> confidence({})
     0.0
     """
-<<<<<<< HEAD
-    return logistic(features(evidence), _fitted()) if evidence else 0.0
+    return math.prod(factors(evidence).values()) if evidence else 0.0
 
 
 def logistic(values: Sequence[float], fitted: Mapping[str, Any]) -> float:
@@ -98,9 +89,6 @@ def logistic(values: Sequence[float], fitted: Mapping[str, Any]) -> float:
     ]
     logit = fitted["bias"] + sum(w * value for w, value in zip(fitted["weights"], centered, strict=True))
     return 1 / (1 + math.exp(-max(min(logit, 30.0), -30.0)))
-=======
-    return math.prod(factors(evidence).values()) if evidence else 0.0
->>>>>>> 41d5552 (Confidence as a product of four probabilities: related, distinct, of this model, precise)
 
 
 def doubt(evidence: Mapping[str, float]) -> Literal["unrelated", "ambiguous", "not this model"]:
