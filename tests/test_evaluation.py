@@ -255,7 +255,7 @@ def test_the_command_s_errors_are_kind(tmp_path: Path, images: Path) -> None:
         Evaluate(run).run()
     with pytest.raises(CheckpointError, match="no run directory"):
         Evaluate(images).run()
-    with pytest.raises(CheckpointError, match="no weights at"):
+    with pytest.raises(CheckpointError, match="there is no file, run or shipped network"):
         Evaluate(tmp_path / "nothing").run()
 
 

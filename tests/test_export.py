@@ -202,7 +202,7 @@ def test_the_command_says_what_is_wrong(fast, tmp_path, capsys):
     for words, message in {
         ("--weights", str(weights), "--task", "scaling"): "--task scaling: .* holds ctn for rotation",
         ("--weights", str(weights), "--model", "can"): "--model can: .* holds ctn for rotation",
-        ("--weights", str(tmp_path / "none.safetensors")): "no weights at",
+        ("--weights", str(tmp_path / "none.safetensors")): "there is no file, run or shipped network",
         ("--model", "can"): "the network must be named: --model can --task rotation, or --weights FILE",
     }.items():
         assert main(["export", *words, out]) == 2

@@ -153,7 +153,7 @@ def test_parquet_is_whole_or_not_there_and_taken_up(folder, tmp_path, capsys, mo
         [[good[f"h{r}{c}"] for c in (1, 2, 3)] for r in (1, 2, 3)], expected["matrix"]
     )
     assert (good["angle"], good["confidence"]) == (expected["parameters"]["angle"], expected["confidence"])
-    assert (good["error"], good["model"], good["reason"]) == (None, "affine", "found")
+    assert (good["error"], good["model"], good["reason"]) == (None, "affine", expected["reason"])
     assert bad["error"].startswith("ImageError:")
     assert bad["h11"] is None
     # More pairs; runs that were killed in the middle of a line of the journal, and when the file was there and the

@@ -366,7 +366,7 @@ def test_what_a_warp_needed_is_free_at_once(mode: str) -> None:
     try:
         geometry.warp(image, torch.eye(3)[None], mode=mode)
         gc.collect()
-        left = [thing for thing in gc.garbage if isinstance(thing, torch.Tensor)]
+        left = [thing for thing in gc.garbage if type(thing) is torch.Tensor]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
