@@ -1,4 +1,4 @@
-"""From which confidence on does a relation between two frames of a stack count? Chosen on synthetic stacks.
+"""From which agreement on does a relation between two frames of a stack count? Chosen on synthetic stacks.
 
     python -m benchmarks.calibrate_stacks            # about two minutes on one core
 
@@ -88,7 +88,7 @@ def relations() -> list[dict[str, Any]]:
                     "noise": noise,
                     "kind": "next",
                     "error": error,
-                    "confidence": related.confidence,
+                    "agreement": related.agreement,
                 }
             )
             if k not in (2, 6):
@@ -99,7 +99,7 @@ def relations() -> list[dict[str, Any]]:
             related = relater(stranger, views[k - 1], np.eye(3))
             kind = "stranger" if k == 2 else "torn"
             found.append(
-                {"stack": name, "noise": noise, "kind": kind, "error": None, "confidence": related.confidence}
+                {"stack": name, "noise": noise, "kind": kind, "error": None, "agreement": related.agreement}
             )
         print(name, noise, len(found), flush=True)
     return found
@@ -107,8 +107,8 @@ def relations() -> list[dict[str, Any]]:
 
 def choose(found: list[dict[str, Any]]) -> dict[str, Any]:
     """The threshold, and what it and others cost."""
-    right = np.array([r["confidence"] for r in found if r["error"] is not None and r["error"] < 1])
-    wrong = np.array([r["confidence"] for r in found if r["error"] is None or r["error"] > 3])
+    right = np.array([r["agreement"] for r in found if r["error"] is not None and r["error"] < 1])
+    wrong = np.array([r["agreement"] for r in found if r["error"] is None or r["error"] > 3])
     thresholds = np.arange(1, 100) / 100
     refused = np.array([(right < t).mean() for t in thresholds])
     accepted = np.array([(wrong >= t).mean() for t in thresholds])

@@ -1,12 +1,13 @@
 """How two frames of a stack are related: the transform, its weight in the pose graph, how sure it is."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from caunet import geometry
-from caunet.estimation.confidence import confidence
+from caunet.estimation.confidence import confidence, factors
 from caunet.estimation.estimator import Estimator
 from caunet.estimation.limits import Limits
 from caunet.estimation.register import register
@@ -27,6 +28,10 @@ class Related(NamedTuple):
     information: Matrix
     """(k, k): inverse covariance of the generators, for the pose graph."""
     confidence: float
+    agreement: float
+    """The probability that both show the same and lie so, whatever else moves in them: of the confidence all but the
+    factor that asks whether another motion model would explain more. Cells that move by themselves are no reason to
+    refuse a relation."""
 
 
 class Relater:
@@ -65,7 +70,13 @@ class Relater:
                 initial=initial,
                 limits=limits,
             )
-        return Related(found.H, self._information(found.H, found.covariance), confidence(found.evidence))
+        known = factors(found.evidence) if found.evidence else {}
+        return Related(
+            found.H,
+            self._information(found.H, found.covariance),
+            confidence(found.evidence),
+            math.prod(value for name, value in known.items() if name != "model") if known else 0.0,
+        )
 
     def _information(self, H: Matrix, covariance: Matrix | None) -> Matrix:
         """From the covariance of the corners in b (8, 8) to that of H (I + sum of d_g G_g)."""
