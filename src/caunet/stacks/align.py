@@ -38,7 +38,7 @@ from caunet.stacks.views import Masks, View, view_of
 __all__ = ["REFERENCES", "align"]
 
 REFERENCES = ("first", "middle", "mean", "previous")
-_SURE = 0.21  # agreement from which a relation counts; chosen by benchmarks/calibrate_stacks.py
+_SURE = 0.46  # agreement from which a relation counts; chosen by benchmarks/calibrate_stacks.py
 _FRESH = 0.7  # overlap with every key frame below which a frame becomes one
 _ENOUGH = 0.5  # overlap with a key frame from which a frame is related to it
 _BLANK = 1e-3  # standard deviation of gray values below which there is nothing to see
