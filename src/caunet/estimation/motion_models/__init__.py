@@ -1,6 +1,6 @@
 """Motion models: what may relate two images, each complete in one class.
 
->>> motion_model_names()
+>>> motion_model_names()[:6]  # those that come with the package
 ('translation', 'euclidean', 'similarity', 'affine', 'projective', 'camera-rotation')
 
 A new one is a subclass of :class:`MotionModel` with the decorator :func:`register_motion_model`; `camera.py` is the
