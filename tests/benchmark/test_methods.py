@@ -72,6 +72,17 @@ def test_features_say_when_there_are_none(name: str) -> None:
     assert method(blank, blank) is None
 
 
+def test_what_is_padded_has_no_features() -> None:
+    """Sides that are no multiples of 32: LighterGlue refuses points beyond the image."""
+    (method,) = methods.find(["xfeat-lighterglue"])
+    noise = (
+        np.random.default_rng(0).integers(0, 256, (25, 129), np.uint8).repeat(4, 0).repeat(4, 1)[:97, :513]
+    )
+    with methods.one_thread():
+        found = method(noise, noise)
+    np.testing.assert_allclose(found, np.eye(3), atol=0.02)
+
+
 def test_threads_are_given_back() -> None:
     before = torch.get_num_threads(), cv2.getNumThreads()
     with methods.one_thread():

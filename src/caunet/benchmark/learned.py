@@ -43,7 +43,9 @@ def _xfeat(glue: bool) -> Register:
 
     def register(a: Picture, b: Picture) -> Matrix | None:
         (first, back), (second, back_too) = (_enlarged(image) for image in (a, b))
-        one, two = (network.detectAndCompute(_batch(image)[None])[0] for image in (first, second))
+        one, two = (
+            _inside(network.detectAndCompute(_batch(image)[None])[0], image) for image in (first, second)
+        )
         if min(len(one["keypoints"]), len(two["keypoints"])) < 4:
             return None
         if matcher is None:
@@ -55,6 +57,15 @@ def _xfeat(glue: bool) -> Register:
         return magsac(back(one["keypoints"][i]), back_too(two["keypoints"][j]))
 
     return register
+
+
+def _inside(found: dict[str, Tensor], image: Picture) -> dict[str, Tensor]:
+    """The features within the image: in the rows and columns that padding repeats there are others, and LighterGlue
+    refuses them.
+    """
+    height, width = image.shape[:2]
+    x, y = found["keypoints"].unbind(1)
+    return {name: value[(x < width) & (y < height)] for name, value in found.items()}
 
 
 def _numbered(found: dict[str, Tensor], side: Tensor, number: int) -> dict[str, Tensor]:
