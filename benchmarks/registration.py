@@ -24,7 +24,7 @@ import torch
 
 from caunet.benchmark import make_pair, photographs
 from caunet.benchmark.case_run import CaseSet, Kind, run_cases
-from caunet.benchmark.case_table import behind, by_row, overview, summarize_cases, together
+from caunet.benchmark.case_table import behind, by_row, missed_by_all, overview, summarize_cases, together
 from caunet.benchmark.figure import draw, draw_cases
 from caunet.benchmark.methods import METHODS, Method, find, one_thread
 from caunet.benchmark.run import Plan, forget, measure, run
@@ -191,14 +191,20 @@ def render() -> None:
 
 
 def cases_text(results: Mapping[str, Any]) -> str:
-    """What is below a set's tables: how it was measured, and where caunet is behind."""
+    """What is below a set's tables: how it was measured, where caunet is behind, and what nobody finds."""
     machine = results["environment"]
     ours = ", ".join(results["commits"].get("caunet", ["none"]))
     text = f"{len(results['cases'])} cases; {machine['cpu']}, one thread, torch {machine['torch']}; "
     text += f"caunet at commit {ours}."
     if lost := results["behind"]:
-        return f"{text} Where caunet is behind:\n\n" + "\n".join(f"- {line}" for line in lost)
-    return f"{text} Nothing found more, came closer or was faster than caunet."
+        text += " Where caunet is behind:\n\n" + "\n".join(f"- {line}" for line in lost)
+    else:
+        text += " Nothing found more, came closer or was faster than caunet."
+    if missed := missed_by_all({(case["row"], case["case"]): case for case in results["cases"]}):
+        text += "\n\nFound by nobody (corner errors in pixels):\n\n" + "\n".join(
+            f"- {line}" for line in missed
+        )
+    return text
 
 
 def real_text(sets: Mapping[Kind, Mapping[str, Any]]) -> str:

@@ -48,6 +48,13 @@ def test_a_set_is_measured_once_and_resumed(oxford: Path, tmp_path: Path) -> Non
         assert row["methods"]["caunet"]["error"] == far
         assert row["methods"]["caunet"]["relative"] == pytest.approx(far / diagonal, abs=1e-6)
         assert row["methods"]["caunet"]["confidence"] == 0.95
+        assert row["methods"]["caunet"]["corners"] == [
+            [2, 0],
+            [WIDTH + 1, 0],
+            [WIDTH + 1, HEIGHT - 1],
+            [2, HEIGHT - 1],
+        ]
+        assert row["methods"]["sift"]["corners"] is None
         assert (row["methods"]["sift"]["error"], row["methods"]["sift"]["relative"]) == (None, None)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:5]) + lines[5][:30])  # killed while it wrote its fifth case
@@ -135,6 +142,17 @@ def test_tables_have_the_values_and_own_up() -> None:
     ]
     small = case_table.together({"oxford": summary}).markdown()
     assert "| caunet | 60 % | **100 %** | 80 % | 0.59 | **20** |" in small
+
+
+def test_what_nobody_finds_is_told() -> None:
+    rows = by_hand()
+    assert case_table.missed_by_all(rows) == ["graf 1-6: caunet 40.00"]  # the rival has no answer
+    missed = rows["graf", "1-6"]["methods"]
+    square = [[0.0, 0.0], [9.0, 0.0], [9.0, 9.0], [0.0, 9.0]]
+    missed["caunet"]["corners"] = square
+    missed["sift"] |= {"error": 38.0, "relative": 0.038, "corners": [[x + 3.0, y + 4.0] for x, y in square]}
+    (line,) = case_table.missed_by_all(rows)
+    assert line == "graf 1-6: caunet 40.00, SIFT + MAGSAC 38.00 (5.00 from caunet's answer)"
 
 
 def test_every_row_of_the_stress_set_is_in_one_group() -> None:

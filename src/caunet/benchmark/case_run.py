@@ -1,7 +1,8 @@
 """Measure methods on sets of cases, the stress set and the Oxford set, as :mod:`caunet.benchmark.run` does on pairs.
 
 A line of the file is one case: its row and name, and for each method the corner error in pixels of b (null: no answer),
-``relative``, the same as a share of the diagonal (what counts as found), milliseconds, and ours its confidence.
+``relative``, the same as a share of the diagonal (what counts as found), ``corners``, where the answer puts a's corners
+in b, milliseconds, and ours its confidence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from caunet import geometry
 from caunet.benchmark.cases import OXFORD, STRESS, Case, oxford_cases, relative_error, stress_cases
 from caunet.benchmark.journal import Journal, Rows
 from caunet.benchmark.methods import Method, one_thread
@@ -101,9 +103,13 @@ def run_cases(chosen: CaseSet, methods: Sequence[Method], path: Path) -> Rows:
 
 
 def measure_case(method: Method, case: Case) -> dict[str, Any]:
-    """:func:`~caunet.benchmark.run.measure` on a case, with the error relative to the diagonal."""
+    """:func:`~caunet.benchmark.run.measure` on a case, with the error relative to the diagonal and the corners."""
     result, found = measure_answer(method, case.a, case.b, case.truth)
-    relative = None
+    relative = corners = None
     if result["error"] is not None and found is not None:
-        relative = round(relative_error(torch.from_numpy(found), case), 6)
-    return {"error": result.pop("error"), "relative": relative, **result}
+        H = torch.from_numpy(found).double()
+        relative = round(relative_error(H, case), 6)
+        height, width = case.a.shape[:2]
+        carried = geometry.apply(H, geometry.corners((height, width), like=H))
+        corners = [[round(float(x), 2) for x in point] for point in carried]
+    return {"error": result.pop("error"), "relative": relative, "corners": corners, **result}

@@ -15,7 +15,7 @@ from caunet.benchmark.cases import OXFORD, STRESS
 from caunet.benchmark.methods import METHODS
 from caunet.tables import Table, bold
 
-__all__ = ["AREAS", "GROUPS", "behind", "by_row", "overview", "summarize_cases", "together"]
+__all__ = ["AREAS", "GROUPS", "behind", "by_row", "missed_by_all", "overview", "summarize_cases", "together"]
 
 AREAS = (1, 3, 5, 10)  # pixels
 FOUND = 0.01  # of the diagonal
@@ -175,6 +175,29 @@ def behind(summary: Summary, kind: Kind, ours: str = "caunet") -> list[str]:
     mine = entries[ours]["all"]["ms"]
     if better := _better(rivals, -mine, lambda value: f"{-value:.0f}"):
         lines.append(f"mean milliseconds: {mine:.0f}, {better}")
+    return lines
+
+
+def missed_by_all(rows: Rows, ours: str = "caunet") -> list[str]:
+    """A line for each case that nobody finds: how far from the truth each is, and how far from our answer.
+
+    Where several methods that share nothing agree with each other and not with the truth, the truth may be what is off.
+    """
+    lines = []
+    for row in rows.values():
+        results = row["methods"]
+        if ours not in results or any(map(_found, results.values())):
+            continue
+        mine = results[ours].get("corners")
+        told = []
+        for name, result in results.items():
+            if result["error"] is not None:
+                text = f"{_label(name)} {_pixels(result['error'])}"
+                if name != ours and mine is not None and result.get("corners") is not None:
+                    gaps = [math.dist(p, q) for p, q in zip(mine, result["corners"], strict=True)]
+                    text += f" ({_pixels(statistics.fmean(gaps))} from {_label(ours)}'s answer)"
+                told.append(text)
+        lines.append(f"{row['row']} {row['case']}: {', '.join(told) or 'no answers'}")
     return lines
 
 
