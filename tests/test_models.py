@@ -237,6 +237,37 @@ def test_first_weights_have_the_stated_distributions() -> None:
     assert model.decoder[1].weight.item() == 0.25
 
 
+@pytest.mark.parametrize(
+    ("name", "reach", "bias_reach", "slope"),
+    [
+        # Of a layer of 242 inputs and 1200 outputs; a uniform distribution of standard deviation s reaches s √3.
+        ("fan-in", 242**-0.5, 242**-0.5, 0.25),
+        ("xavier", math.sqrt(3 * 2 / 1442), 0.0, 0.25),
+        ("kaiming", math.sqrt(3 * 4 / 1442), 0.0, 0.25),
+        ("uniform", 0.08, 0.08, None),
+    ],
+)
+def test_first_weights_are_uniform_and_reach_as_far_as_they_should(
+    name: str, reach: float, bias_reach: float, slope: float | None
+) -> None:
+    decoder = create_model("ctn", "affine", seed=0, initialization=name).decoder
+    layer, activation = decoder[0], decoder[1]
+    assert isinstance(layer, nn.Linear)
+    assert isinstance(activation, nn.PReLU)
+    weight = layer.weight.detach()
+    # 290,400 draws: the extremes of a uniform distribution are all but reached, its deviation is reach / √3
+    assert 0.9999 * reach < weight.abs().max() <= reach
+    assert weight.std().item() == pytest.approx(reach / math.sqrt(3), rel=0.01)
+    assert 0.99 * bias_reach <= layer.bias.abs().max() <= bias_reach
+    value = activation.weight.item()
+    assert value == slope if slope is not None else 0 < abs(value) <= 0.08
+
+
+def test_first_weights_of_another_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="initialization must be one of fan-in, xavier, kaiming, uniform"):
+        create_model("ctn", "affine", initialization="orthogonal")
+
+
 def test_weights_are_a_function_of_the_seed_and_leave_the_global_generator() -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()

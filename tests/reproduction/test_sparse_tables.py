@@ -54,10 +54,3 @@ def test_cells_of_the_recipes() -> None:
     assert {cell.config.prune for cell in found} == {SPARSE_SIZE}
     assert [cell.label for cell in found].count("can-rank16") == 2
     assert {cell.config.loss for cell in cells(["range"], profile="best")} == {"range"}
-    changes = cells(["ablation"], tasks=["rotation"], models=["can", "ctn"], updates=20_000)
-    assert [c.label for c in changes][:2] == ["ctn", "can"] or [c.label for c in changes][:2] == [
-        "can",
-        "ctn",
-    ]
-    assert "ctn-bias" not in [c.label for c in changes]
-    assert next(c for c in changes if c.label == "can-reset").config.adam_reset

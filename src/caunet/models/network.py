@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from caunet.models.initialization import initialize_
 from caunet.models.spec import ModelSpec
 from caunet.nn import Competition, Relation, reparametrize
 
@@ -206,14 +207,10 @@ def _build_relation(spec: ModelSpec, generator: torch.Generator | None) -> Relat
 
 
 def _build_decoder(spec: ModelSpec, inputs: int, generator: torch.Generator | None) -> nn.Sequential:
-    """g: linear layers with one-parameter PReLUs between, drawn from PyTorch's default distribution."""
+    """g: linear layers with one-parameter PReLUs between."""
     layers: list[nn.Module] = []
     for fan_in, out in itertools.pairwise([inputs, *spec.hidden, spec.dim]):
-        linear = nn.Linear(fan_in, out, bias=spec.bias)
-        with torch.no_grad():
-            for parameter in linear.parameters():
-                if not parameter.is_meta:
-                    # nn.Linear's own distribution, but from our generator: it only knows the global one.
-                    parameter.uniform_(-(fan_in**-0.5), fan_in**-0.5, generator=generator)
-        layers += [linear, nn.PReLU()]
-    return nn.Sequential(*layers[:-1])
+        layers += [nn.Linear(fan_in, out, bias=spec.bias), nn.PReLU()]
+    decoder = nn.Sequential(*layers[:-1])
+    initialize_(decoder, spec.initialization, generator)
+    return decoder

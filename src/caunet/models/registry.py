@@ -35,7 +35,7 @@ class _Recipe:
 _MODELS: Registry[_Recipe] = Registry("model", "caunet.models")
 
 # What may be changed in every network, and in those whose units compete or have weights.
-_ALWAYS = frozenset({"hidden", "bias", "contrast", "target_scale", "relation_options"})
+_ALWAYS = frozenset({"hidden", "bias", "initialization", "contrast", "target_scale", "relation_options"})
 _COMPETING = frozenset(
     {"competition", "temperature", "learn_temperature", "response_scale", "response_center"}
 )
@@ -152,10 +152,10 @@ def create_model(
         seed: makes the weights a function of this number alone, on every device, and leaves PyTorch's global
             random state untouched. ``generator`` (on the CPU) does the same, continuing from its state.
         device, dtype: of the network.
-        **overrides: ``units, rank, hidden, bias, competition, temperature, learn_temperature, contrast,
-            response_scale, response_center, nonnegative, parametrization, learning_rule, relation_options`` as in
-            :class:`caunet.models.ModelSpec`; ``relative=True``: relative contrast instead of contrast association;
-            ``target_scale=True``: outputs in units of half the task's range, about its middle.
+        **overrides: ``units, rank, hidden, bias, initialization, competition, temperature, learn_temperature,
+            contrast, response_scale, response_center, nonnegative, parametrization, learning_rule,
+            relation_options`` as in :class:`caunet.models.ModelSpec`; ``relative=True``: relative contrast instead of
+            contrast association; ``target_scale=True``: outputs in units of half the task's range, about its middle.
 
     >>> model = create_model("can", "translation", units=50, rank=2, seed=1)
     >>> model.relation

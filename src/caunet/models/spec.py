@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from caunet.models.initialization import INITIALIZATIONS
 from caunet.nn import COMPETITIONS, PARAMETRIZATIONS, RELATIONS, Competition, Relation
 from caunet.registry import check_choice
 
@@ -63,6 +64,8 @@ class ModelSpec:
     """Widths of the decoder's hidden layers."""
     bias: bool = True
     """Biases in the decoder."""
+    initialization: str = "fan-in"
+    """What the decoder's first weights are drawn from: one of :data:`caunet.models.initialization.INITIALIZATIONS`."""
     competition: str = "default"
     """What the units go through: one of :data:`caunet.nn.COMPETITIONS`; by default what suits the relation."""
     # Committed results and cards hold the next two under these names; caunet.nn.Softmin calls them
@@ -103,6 +106,7 @@ class ModelSpec:
             object.__setattr__(self, "competition", relation.default_competition)
         check_choice("parametrization", self.parametrization, PARAMETRIZATIONS)
         check_choice("learning_rule", self.learning_rule, LEARNING_RULES)
+        check_choice("initialization", self.initialization, INITIALIZATIONS)
         for field in ("dim", "patch", "inputs", "dimensions", "units"):
             _check_whole(field, getattr(self, field))
         if self.dimensions > 3:

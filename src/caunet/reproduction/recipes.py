@@ -20,6 +20,9 @@
 ``ablation``
     what makes the paper's ranking: ``written`` with one of the four things changed that ``released`` does otherwise,
     on rotation and translation.
+``initialization``
+    CTN on affine maps and translation, ``released``, from the other first weights that were usual in the library of
+    the authors' scripts.
 ``space``
     the paper's next step: the same networks and settings on tasks of volumes (docs/space.md).
 
@@ -80,6 +83,10 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "bias": {"model_options": {"bias": False}},
     "reset": {"adam_reset": True},
 }
+
+# What CTN is begun with beside nn.Linear's own, and where: the rows in which it is worse than the paper's.
+INITIALIZATIONS = ("xavier", "kaiming", "uniform")
+INITIALIZED_TASKS = ("translation", "affine")
 
 SPACE_TASKS = ("translation3", "rotation3", "scaling3", "affine3")
 SPACE_SIZES = {"ctn": ("ctn",), "bln": ("bln",), "can": ("can", "can-wide3")}
@@ -247,19 +254,30 @@ def _range(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict
 
 
 def _ablation(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
-    plain = [
-        Cell("ablation", model, written(task, model, seed, **changes))
+    # What nothing is changed in, and everything, are written and released: their curves pass through these updates.
+    return [
+        Cell("ablation", f"{model}-{name}", written(task, model, seed, **changes).replace(**change))
         for task in CLAIM_TASKS
         if task in tasks
         for model in models
-    ]
-    changed = [
-        Cell("ablation", f"{cell.label}-{name}", cell.config.replace(**change))
-        for cell in plain
         for name, change in ABLATIONS.items()
-        if not (name == "bias" and cell.label == "ctn")  # which has its biases in released, too
+        if not (name == "bias" and model == "ctn")  # which has its biases in released, too
     ]
-    return plain + changed
+
+
+def _initialization(
+    tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]
+) -> list[Cell]:
+    return [
+        Cell(
+            "initialization",
+            f"ctn-{name}",
+            released(task, "ctn", seed, **changes).replace(model_options={"initialization": name}),
+        )
+        for task in INITIALIZED_TASKS
+        if task in tasks and "ctn" in models
+        for name in INITIALIZATIONS
+    ]
 
 
 def _space(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
@@ -277,6 +295,7 @@ RECIPES: dict[str, Callable[..., list[Cell]]] = {
     "sparse": _sparse,
     "range": _range,
     "ablation": _ablation,
+    "initialization": _initialization,
     "space": _space,
 }
 _AT_THEIR_BEST = ("best", "sparse", "range", "space")

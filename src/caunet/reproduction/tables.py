@@ -281,6 +281,7 @@ def fill(path: Path, text: str, section: str = "results") -> bool:
 def main(arguments: Sequence[str]) -> int:
     """``python -m caunet.reproduction.tables [RESULTS [FILE...]]``; by default what is committed."""
     from caunet.reproduction.best import best_markdown
+    from caunet.reproduction.causes import ablation_markdown, initialization_markdown
     from caunet.reproduction.results import load
     from caunet.reproduction.sparse import range_markdown, sparse_markdown
 
@@ -291,6 +292,8 @@ def main(arguments: Sequence[str]) -> int:
         "best": best_markdown(found),
         "sparse": sparse_markdown(found),
         "range": range_markdown(found),
+        "ablation": ablation_markdown(found),
+        "initialization": initialization_markdown(found),
     }
     for name in names or ["docs/reproduction.md", "docs/learning-rule.md"]:
         path = Path(name)
