@@ -1,8 +1,8 @@
-"""What an estimate of the plane and one of space have in common: a matrix that carries points."""
+"""What an estimate of the plane and one of space have in common: a matrix that carries points, and how sure it is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from caunet import geometry
+from caunet.estimation.reasons import REASONS, Reason
 from caunet.geometry import Matrix
 
 __all__ = ["Carrier", "Points"]
@@ -19,9 +20,52 @@ Points = TypeVar("Points", Tensor, npt.NDArray[Any])
 
 
 class Carrier:
-    """A ``matrix`` (d+1, d+1), float64, an array or a tensor: from points of a to points of b."""
+    """A ``matrix`` (d+1, d+1), float64, an array or a tensor: from points of a to points of b; and how sure it is."""
 
     matrix: Tensor | Matrix
+    confidence: float
+    covariance: Tensor | Matrix | None
+    reason: Reason | None
+    explained: float | None
+
+    def _check_certainty(self) -> None:
+        """Refuse a confidence, reason, share explained or covariance that is none; fill in a reason not given."""
+        if not 0 <= self.confidence <= 1:
+            raise ValueError(f"confidence must be a number within 0..1, got {self.confidence}")
+        object.__setattr__(self, "confidence", float(self.confidence))
+        if self.reason is None:
+            object.__setattr__(self, "reason", "found" if self.confidence >= 0.5 else "unrelated")
+        if self.reason not in REASONS:
+            raise ValueError(f"reason must be one of {', '.join(REASONS)}, got {self.reason!r}")
+        if self.explained is not None and not 0 <= self.explained <= 1:
+            raise ValueError(f"explained must be a number within 0..1, got {self.explained}")
+        if self.covariance is not None:
+            d = self._tensor.shape[-1] - 1
+            side = d * 2**d  # coordinates of all corners
+            spread = torch.as_tensor(self.covariance).detach().to("cpu", torch.float64)
+            if spread.shape != (side, side) or not bool(spread.isfinite().all()):
+                raise ValueError(
+                    f"covariance must be ({side}, {side}) finite numbers, those of the corners, "
+                    f"got {tuple(spread.shape)}"
+                )
+            object.__setattr__(self, "covariance", self._kind(spread))
+
+    def _spread(
+        self, points: Points | Sequence[Any], of_place: Callable[[Matrix], Matrix | None]
+    ) -> Points | npt.NDArray[Any]:
+        """(..., d, d): the covariance ``of_place`` (d,) at each of points (..., d); NaN where there is none."""
+        if self.covariance is None:
+            raise ValueError(f"uncertainty needs a covariance, and this estimate has none: {self.reason}")
+        d = self._tensor.shape[-1] - 1
+        places = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points)
+        if places.dtype.kind not in "uif":
+            raise TypeError(f"points must be numbers (..., {d}), got {places.dtype}")
+        if places.ndim < 1 or places.shape[-1] != d:
+            raise ValueError(f"points must have shape (..., {d}), got {places.shape}")
+        spread = [of_place(place) for place in places.reshape(-1, d).astype(np.float64)]
+        values = np.array([np.full((d, d), np.nan) if part is None else part for part in spread])
+        values = values.reshape(*places.shape[:-1], d, d)
+        return torch.from_numpy(values).to(points.device) if isinstance(points, Tensor) else values
 
     @property
     def _tensor(self) -> Tensor:

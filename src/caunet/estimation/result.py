@@ -27,7 +27,7 @@ from caunet.estimation.canvas import Canvas, CanvasName, canvas_of
 from caunet.estimation.carrier import Carrier, Points
 from caunet.estimation.describe import summarize
 from caunet.estimation.motion_models import PLANE, MotionModel, create_motion_model
-from caunet.estimation.reasons import REASONS, Reason
+from caunet.estimation.reasons import Reason
 from caunet.estimation.resample import Fill, resample_onto, seen_from
 from caunet.geometry import Matrix
 from caunet.geometry.sampling import Mode
@@ -131,22 +131,7 @@ class Estimate(Carrier):
             if min(height, width) < 1:
                 raise ValueError(f"{name} must be (height, width) of at least 1 each, got {(height, width)}")
             object.__setattr__(self, name, (height, width))
-        if not 0 <= self.confidence <= 1:
-            raise ValueError(f"confidence must be a number within 0..1, got {self.confidence}")
-        object.__setattr__(self, "confidence", float(self.confidence))
-        if self.reason is None:
-            object.__setattr__(self, "reason", "found" if self.confidence >= 0.5 else "unrelated")
-        if self.reason not in REASONS:
-            raise ValueError(f"reason must be one of {', '.join(REASONS)}, got {self.reason!r}")
-        if self.explained is not None and not 0 <= self.explained <= 1:
-            raise ValueError(f"explained must be a number within 0..1, got {self.explained}")
-        if self.covariance is not None:
-            spread = torch.as_tensor(self.covariance).detach().to("cpu", torch.float64)
-            if spread.shape != (8, 8) or not bool(spread.isfinite().all()):
-                raise ValueError(
-                    f"covariance must be (8, 8) finite numbers, those of the corners, got {tuple(spread.shape)}"
-                )
-            object.__setattr__(self, "covariance", self._kind(spread))
+        self._check_certainty()
         if tuple(self.inliers.shape) != (len(self.field),) or self.inliers.dtype != torch.bool:
             raise ValueError(
                 f"inliers must be {len(self.field)} bools, one for each motion, got {tuple(self.inliers.shape)}"
@@ -236,21 +221,10 @@ class Estimate(Carrier):
         >>> exact.uncertainty([[0, 0]])[0].round(6).tolist()
         [[0.01, 0.0], [0.0, 0.01]]
         """
-        if self.covariance is None:
-            raise ValueError(f"uncertainty needs a covariance, and this estimate has none: {self.reason}")
-        places = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points)
-        if places.dtype.kind not in "uif":
-            raise TypeError(f"points must be numbers (..., 2), got {places.dtype}")
-        if places.ndim < 1 or places.shape[-1] != 2:
-            raise ValueError(f"points must have shape (..., 2), got {places.shape}")
-        H, known = np.asarray(self), np.asarray(self.covariance)
-        spread = [
-            uncertainty.of_points(H, self.size_a, known, place[None])
-            for place in places.reshape(-1, 2).astype(np.float64)
-        ]
-        values = np.array([np.full((2, 2), np.nan) if part is None else part for part in spread])
-        values = values.reshape(*places.shape[:-1], 2, 2)
-        return torch.from_numpy(values).to(points.device) if isinstance(points, Tensor) else values
+        H, size, known = np.asarray(self), self.size_a, self.covariance
+        return self._spread(
+            points, lambda place: uncertainty.of_points(H, size, np.asarray(known), place[None])
+        )
 
     @property
     def corners(self) -> Tensor | Matrix:

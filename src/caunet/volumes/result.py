@@ -18,7 +18,7 @@ from caunet.estimation.carrier import Carrier, Points
 from caunet.estimation.describe import confidence_line
 from caunet.estimation.motion_models import SPACE, MotionModel, create_motion_model
 from caunet.estimation.motion_models.space import decompose_space
-from caunet.estimation.reasons import REASONS, Reason
+from caunet.estimation.reasons import Reason
 from caunet.geometry import Matrix
 from caunet.geometry.sampling import VolumeMode
 from caunet.volumes import transforms, uncertainty
@@ -86,21 +86,7 @@ class VolumeEstimate(Carrier):
             object.__setattr__(self, name, checked_affine(getattr(self, name), name))
         if self.space not in SPACES:
             raise ValueError(f"space must be one of {', '.join(SPACES)}, got {self.space!r}")
-        if not 0 <= self.confidence <= 1:
-            raise ValueError(f"confidence must be a number within 0..1, got {self.confidence}")
-        if self.reason is None:
-            object.__setattr__(self, "reason", "found" if self.confidence >= 0.5 else "unrelated")
-        if self.reason not in REASONS:
-            raise ValueError(f"reason must be one of {', '.join(REASONS)}, got {self.reason!r}")
-        if self.explained is not None and not 0 <= self.explained <= 1:
-            raise ValueError(f"explained must be a number within 0..1, got {self.explained}")
-        if self.covariance is not None:
-            spread = torch.as_tensor(self.covariance).detach().to("cpu", torch.float64)
-            if spread.shape != (24, 24) or not bool(spread.isfinite().all()):
-                raise ValueError(
-                    f"covariance must be (24, 24) finite numbers, those of the corners, got {tuple(spread.shape)}"
-                )
-            object.__setattr__(self, "covariance", self._kind(spread))
+        self._check_certainty()
 
     @property
     def motion_model(self) -> MotionModel:
@@ -210,18 +196,13 @@ class VolumeEstimate(Carrier):
         >>> exact.uncertainty([[4, 4, 4]])[0].diagonal().round(6).tolist()
         [0.00125, 0.00125, 0.00125]
         """
-        if self.covariance is None:
-            raise ValueError(f"uncertainty needs a covariance, and this estimate has none: {self.reason}")
-        places = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points)
-        if places.dtype.kind not in "uif":
-            raise TypeError(f"points must be numbers (..., 3), got {places.dtype}")
-        if places.ndim < 1 or places.shape[-1] != 3:
-            raise ValueError(f"points must have shape (..., 3), got {places.shape}")
-        corners, known = self._corners_mm("a"), np.asarray(self.covariance)
-        at = geometry.apply(self.affine_a, places.reshape(-1, 3).astype(np.float64))
-        spread = np.array([uncertainty.of_points(corners, known, place[None]) for place in at])
-        spread = spread.reshape(*places.shape[:-1], 3, 3)
-        return torch.from_numpy(spread).to(points.device) if isinstance(points, Tensor) else spread
+        corners, known = self._corners_mm("a"), self.covariance
+
+        def of_place(place: Matrix) -> Matrix:
+            at = geometry.apply(self.affine_a, place[None])
+            return uncertainty.of_points(corners, np.asarray(known), at)
+
+        return self._spread(points, of_place)
 
     def warp(self, b: Any, mode: VolumeMode = "linear", fill: float = 0.0) -> Any:
         """b resampled onto the grid of a, so that both can be compared voxel by voxel.
