@@ -1,37 +1,43 @@
 """Registration of volumes beside SimpleITK, ANTs, dipy and greedy, on motions that are known.
 
-    python -m benchmarks.volumes FOLDER --out benchmarks/results/volumes.json
+    python -m benchmarks.volumes run FOLDER               # half resolution; --step 1 for full
+    python -m benchmarks.volumes time FOLDER              # all methods take turns on the same pairs
+    python -m benchmarks.volumes heads FOLDER             # one head to another, both directions
+    python -m benchmarks.volumes tables                   # docs/volumes.md and README.md from what was measured
 
-FOLDER holds mni.nii.gz and ch2.nii.gz. Each case is a volume, filtered and sampled every second voxel, and the same
-volume carried by a random motion (cubic splines), sampled likewise; then noise, another gain and a bias field, a crop
-or thick slices. All methods see the same two volumes, and use as many threads (THREADS in the environment; 2 if not
-set). Rows are saved as they come; the same command goes on where it ended. Settings of caunet were chosen on BrainWeb's
-T1 volume, which no row uses.
+FOLDER holds mni.nii.gz, ch2.nii.gz and, for other contrasts, BrainWeb's T1 and T2 (brainweb1e1a10f20.mha,
+brainweb1e5a10f17.mha). Each case is a volume, filtered and sampled every second voxel, and the same volume carried by
+a random motion (cubic splines), sampled likewise; then noise, another gain and a bias field, a crop or thick slices.
+All methods see the same two volumes, and use as many threads (THREADS in the environment; 2 if not set). Rows are
+saved as they come; the same command goes on where it ended. Settings of all methods were chosen on BrainWeb's T1
+volume, which no row uses but those from T1 to T2.
 """
 
 import argparse
 import functools
 import json
 import os
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.ndimage as ndi
 import torch
-from benchmarks.harness import environment
+from benchmarks.harness import RESULTS, environment
+from benchmarks.volume_methods import METHODS, THREADS, last_confidence
 
 import caunet
 import caunet.volumes
 from caunet.files import write_json
-from caunet.tables import Table
+from caunet.provenance import commit
+from caunet.reproduction.tables import fill
+from caunet.tables import Cell, Table, bold
 
-Register = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, str], np.ndarray]
-THREADS = int(
-    os.environ.get("THREADS", "2")
-)  # for all methods; 1 on a busy machine, where waiting threads spin
+ROOT = Path(__file__).parents[1]
+STORED = {2: RESULTS / "volumes.json", 1: RESULTS / "volumes_full.json"}
 
 # name: largest angle, model, what else is done to b
 CONDITIONS: dict[str, tuple[float, str, str]] = {
@@ -42,14 +48,18 @@ CONDITIONS: dict[str, tuple[float, str, str]] = {
         for what in ("noise", "gain and bias", "crop", "thick slices")
     },
     "rigid 180°, crop": (180.0, "rigid", "crop"),
+    "rigid 30°, T1 to T2": (30.0, "rigid", "T1 to T2"),
+    "rigid 180°, T1 to T2": (180.0, "rigid", "T1 to T2"),
 }
 SHIFT, SCALE, NOISE = 30.0, 0.2, 0.05
+HEADS = ("mni.nii.gz", "ch2.nii.gz")
+CONTRASTS = ("brainweb1e1a10f20.mha", "brainweb1e5a10f17.mha")
 
 
 # -- cases -------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=5)
 def source(path: str, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values, their spline coefficients, and voxels to millimeters (LPS), filtered for every ``step``-th voxel."""
     volume = caunet.volumes.read_volume(path)
@@ -71,11 +81,24 @@ def random_motion(rng: np.random.Generator, angle: float, model: str, center: np
     return T
 
 
-def case(path: str, condition: str, index: int, step: int) -> dict[str, Any]:
+def names(condition: str, index: int) -> tuple[str, str]:
+    """The file that a is made of, and the one of b."""
+    head = HEADS[index % 2]
+    return CONTRASTS if CONDITIONS[condition][2] == "T1 to T2" else (head, head)
+
+
+def case(folder: Path, condition: str, index: int, step: int) -> dict[str, Any]:
     """Two volumes and the motion between them: a function of the condition and the index."""
+    first, second = names(condition, index)
+    return made(str(folder / first), str(folder / second), condition, index, step)
+
+
+def made(path: str, path_b: str, condition: str, index: int, step: int) -> dict[str, Any]:
+    """The same for any two files on one grid."""
     angle, model, what = CONDITIONS[condition]
     rng = np.random.default_rng([index, *condition.encode()])
-    values, coefficients, to_mm = source(path, step)
+    values, _, to_mm = source(path, step)
+    coefficients = source(path_b, step)[1]
     a = values[::step, ::step, ::step]
     grid_a = to_mm.copy()
     grid_a[:3, :3] *= step
@@ -129,196 +152,289 @@ def target_error(found: np.ndarray, truth: np.ndarray, a: np.ndarray, grid: np.n
     return float(np.sqrt((((found - truth) @ places)[:3] ** 2).sum(0)).mean())
 
 
-# -- methods: a, b, their grids (voxels to mm, LPS) and the model to mm of a -> mm of b (LPS) -------------
-
-
-def by_caunet(a, b, grid_a, grid_b, model):
-    volumes = [caunet.volumes.Volume(v, grid) for v, grid in ((a, grid_a), (b, grid_b))]
-    found = caunet.estimate_volume(*volumes, model=model, threads=THREADS)
-    by_caunet.confidence = found.confidence
-    return found.in_space("LPS")
-
-
-def itk_image(values, grid):
-    import SimpleITK as sitk
-
-    image, spacing = sitk.GetImageFromArray(values), np.sqrt((grid[:3, :3] ** 2).sum(0))
-    image.SetSpacing(spacing.tolist())
-    image.SetOrigin(grid[:3, 3].tolist())
-    image.SetDirection((grid[:3, :3] / spacing).ravel().tolist())
-    return image
-
-
-def matrix_of(transform: Callable[[tuple[float, ...]], Any]) -> np.ndarray:
-    """(4, 4) of an affine function of points."""
-    T = np.eye(4)
-    T[:3, 3] = transform((0.0, 0.0, 0.0))
-    for k, unit in enumerate(np.eye(3).tolist()):
-        T[:3, k] = np.array(transform(tuple(unit))) - T[:3, 3]
-    return T
-
-
-def by_simpleitk(metric):
-    def run(a, b, grid_a, grid_b, model):
-        import SimpleITK as sitk
-
-        sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(THREADS)
-        fixed, moving = itk_image(a, grid_a), itk_image(b, grid_b)
-        kind = sitk.Euler3DTransform() if model == "rigid" else sitk.AffineTransform(3)
-        start = sitk.CenteredTransformInitializer(
-            fixed, moving, kind, sitk.CenteredTransformInitializerFilter.MOMENTS
-        )
-        method = sitk.ImageRegistrationMethod()
-        if metric == "mattes":
-            method.SetMetricAsMattesMutualInformation(50)
-        else:
-            method.SetMetricAsCorrelation()
-        method.SetInterpolator(sitk.sitkLinear)
-        method.SetOptimizerAsRegularStepGradientDescent(
-            2.0, 1e-4, 300, relaxationFactor=0.5, gradientMagnitudeTolerance=1e-8
-        )
-        method.SetOptimizerScalesFromPhysicalShift()
-        method.SetShrinkFactorsPerLevel([4, 2, 1])
-        method.SetSmoothingSigmasPerLevel([2, 1, 0])
-        method.SmoothingSigmasAreSpecifiedInPhysicalUnitsOff()
-        method.SetInitialTransform(start)
-        return matrix_of(method.Execute(fixed, moving).TransformPoint)
-
-    return run
-
-
-def by_ants(a, b, grid_a, grid_b, model):
-    import ants
-
-    def image(values, grid):
-        spacing = np.sqrt((grid[:3, :3] ** 2).sum(0))
-        return ants.from_numpy(
-            np.ascontiguousarray(values.transpose(2, 1, 0)),
-            origin=grid[:3, 3].tolist(), spacing=spacing.tolist(), direction=grid[:3, :3] / spacing,
-        )  # fmt: skip
-
-    kind = {"rigid": "Rigid", "affine": "Affine"}[model]
-    found = ants.registration(image(a, grid_a), image(b, grid_b), type_of_transform=kind, random_seed=1)
-    return matrix_of(ants.read_transform(found["fwdtransforms"][0]).apply_to_point)
-
-
-FLIP = np.diag([-1.0, -1.0, 1.0, 1.0])
-
-
-def by_dipy(a, b, grid_a, grid_b, model):
-    from dipy.align import affine_registration
-
-    pipeline = ["center_of_mass", "translation", "rigid"] + (["affine"] if model == "affine" else [])
-    static, moving = (np.ascontiguousarray(v.transpose(2, 1, 0), dtype=np.float64) for v in (a, b))
-    _, T = affine_registration(
-        moving, static, moving_affine=FLIP @ grid_b, static_affine=FLIP @ grid_a, pipeline=pipeline,
-        level_iters=[10000, 1000, 100], sigmas=[3.0, 1.0, 0.0], factors=[4, 2, 1],
-    )  # fmt: skip
-    return FLIP @ T @ FLIP
-
-
-def by_greedy(a, b, grid_a, grid_b, model):
-    from picsl_greedy import Greedy3D
-
-    greedy = Greedy3D()
-    freedom = 6 if model == "rigid" else 12
-    greedy.execute(
-        f"-d 3 -threads {THREADS} -a -dof {freedom} -m NMI -ia-moments 1 -n 100x50x20 -i fixed moving -o found",
-        fixed=itk_image(a, grid_a), moving=itk_image(b, grid_b), found=None,
-    )  # fmt: skip
-    return FLIP @ greedy["found"] @ FLIP
-
-
-METHODS: dict[str, Register] = {
-    "caunet": by_caunet,
-    "SimpleITK Mattes": by_simpleitk("mattes"),
-    "SimpleITK correlation": by_simpleitk("correlation"),
-    "ANTs": by_ants,
-    "dipy": by_dipy,
-    "greedy": by_greedy,
-}
-
-
 # -- running -----------------------------------------------------------------------------------------------
 
 
-def run_row(method: str, path: str, condition: str, index: int, step: int) -> dict[str, Any]:
-    made = case(path, condition, index, step)
-    cpu, wall = time.process_time(), time.perf_counter()
+def read_status(name: str) -> float:
+    """A line of /proc/self/status in MB: VmRSS what is used now, VmHWM the most since :func:`reset_peak`."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"name must be a line of /proc/self/status, got {name!r}")
+
+
+def reset_peak() -> float:
+    """Forget the most memory that was used so far; what is used now, in MB."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return read_status("VmRSS")
+
+
+def measured(method: str, pair: dict[str, Any]) -> dict[str, Any]:
+    """Error (mm), CPU and wall seconds, and the memory that the method took beyond what was there, MB."""
+    before, cpu, wall = reset_peak(), time.process_time(), time.perf_counter()
     try:
-        found = METHODS[method](made["a"], made["b"], made["grid_a"], made["grid_b"], made["model"])
-        error = target_error(found, made["T"], made["a"], made["grid_a"])
+        found = METHODS[method](pair["a"], pair["b"], pair["grid_a"], pair["grid_b"], pair["model"])
     except Exception as failure:  # a rival that gives up has not found it
-        error, found = float("inf"), None
+        found = None
         print(f"  {method}: {type(failure).__name__}: {str(failure)[-200:]}")
-    row = {
+    row: dict[str, Any] = {
         "cpu": round(time.process_time() - cpu, 3),
         "wall": round(time.perf_counter() - wall, 3),
-        "error": round(error, 5) if np.isfinite(error) else None,
+        "memory": round(read_status("VmHWM") - before, 1),
+        "error": None,
     }
+    if found is not None and np.isfinite(found).all():
+        row["error"] = round(target_error(found, pair["T"], pair["a"], pair["grid_a"]), 5)
     if method == "caunet" and found is not None:
-        row["confidence"] = round(by_caunet.confidence, 4)
+        row["confidence"] = round(last_confidence(), 4)
     return row
 
 
-def table(rows: dict[str, dict[str, Any]], voxel: float) -> str:
-    """Found, median error of those found, and CPU seconds, for each condition and method."""
-    methods = [m for m in METHODS if any(key.startswith(f"{m}|") for key in rows)]
-    lines = []
+def warmed(methods: Iterable[str], folder: Path) -> None:
+    """Each method once on a very small pair, so that loading a library counts for no row."""
+    pair = case(folder, "rigid 10°", 0, 8)
+    for method in methods:
+        measured(method, pair)
+
+
+def stored(path: Path, step: int) -> dict[str, Any]:
+    report = json.loads(path.read_text()) if path.exists() else {"rows": {}}
+    return report | {"environment": environment(), "threads": THREADS, "voxel_mm": float(step)}
+
+
+def run(args: argparse.Namespace) -> None:
+    path = args.out or STORED[args.step]
+    report = stored(path, args.step)
+    for method in args.again:
+        report["rows"] = {k: r for k, r in report["rows"].items() if not k.startswith(f"{method}|")}
+    warmed(args.only, args.folder)
+    started = time.perf_counter()
+    for index in range(args.count):
+        for condition in args.conditions:
+            pair = None
+            for method in args.only:
+                key = f"{method}|{condition}|{index}"
+                if key in report["rows"] or time.perf_counter() - started > 60 * args.minutes:
+                    continue
+                pair = pair or case(args.folder, condition, index, args.step)
+                row = measured(method, pair)
+                report["rows"][key] = row | ({"commit": commit()} if method == "caunet" else {})
+                print(f"{key}: {row}", flush=True)
+                write_json(path, report)
+
+
+def take_turns(args: argparse.Namespace) -> None:
+    """Every pair by every method, one after the other, the order reversed from pair to pair: times to compare."""
+    path = args.out or STORED[args.step]
+    report = stored(path, args.step)
+    kept = report.setdefault("time", {})
+    if args.again:
+        kept.clear()
+    warmed(args.only, args.folder)
+    started = time.perf_counter()
+    for number, (index, condition) in enumerate((i, c) for i in range(args.count) for c in args.conditions):
+        key = f"{condition}|{index}"
+        if key in kept or time.perf_counter() - started > 60 * args.minutes:
+            continue
+        pair = case(args.folder, condition, index, args.step)
+        order = args.only if number % 2 == 0 else args.only[::-1]
+        kept[key] = {method: measured(method, pair) for method in order} | {"commit": commit()}
+        print(key, {m: row["wall"] for m, row in kept[key].items() if m != "commit"}, flush=True)
+        write_json(path, report)
+
+
+def heads(args: argparse.Namespace) -> None:
+    """mni to ch2 and back: how far a point is from where it was, mean over 27 points of the head, in millimeters."""
+    path = args.out or STORED[args.step]
+    report = stored(path, args.step)
+    kept = report.setdefault("heads", {})
+    warmed(args.only, args.folder)
+    sides = []
+    for name in HEADS:
+        values, _, to_mm = source(str(args.folder / name), args.step)
+        grid = to_mm.copy()
+        grid[:3, :3] *= args.step
+        sides.append((np.ascontiguousarray(values[:: args.step, :: args.step, :: args.step]), grid))
+    (a, grid_a), (b, grid_b) = sides
+    for model in ("rigid", "affine"):
+        for method in args.only:
+            there = METHODS[method](a, b, grid_a, grid_b, model)
+            back = METHODS[method](b, a, grid_b, grid_a, model)
+            error = target_error(back @ there, np.eye(4), a, grid_a)
+            kept[f"{method}|{model}"] = {"there and back": round(error, 5), "there": there.round(6).tolist()}
+            print(f"{method}, {model}: {error:.4f} mm", flush=True)
+            write_json(path, report)
+
+
+# -- tables ------------------------------------------------------------------------------------------------
+
+
+def chosen(report: dict[str, Any], method: str, conditions: Iterable[str]) -> list[dict[str, Any]]:
+    wanted = {(method, condition) for condition in conditions}
+    return [row for key, row in report["rows"].items() if tuple(key.split("|")[:2]) in wanted]
+
+
+def errors_of(rows: list[dict[str, Any]]) -> list[float]:
+    return [np.inf if row["error"] is None else row["error"] for row in rows]
+
+
+def known(report: dict[str, Any]) -> list[str]:
+    """The methods that have rows, in the order of the tables."""
+    return [method for method in METHODS if chosen(report, method, CONDITIONS)]
+
+
+def by_condition(report: dict[str, Any]) -> str:
+    """For each condition and method: how many are found, and the median error of those; the best in bold."""
+    methods, lines, voxel = known(report), [], report["voxel_mm"]
     for condition in CONDITIONS:
-        cells = [condition]
-        for method in methods:
-            own = [r for key, r in rows.items() if key.split("|")[:2] == [method, condition]]
-            if not own:
-                cells.append("")
-                continue
-            errors = [np.inf if r["error"] is None else r["error"] for r in own]
-            good = [e for e in errors if e < voxel]
-            middle = f", {np.median(good):.3f} mm" if good else ""
-            cells.append(f"{len(good)} of {len(own)}{middle}, {np.median([r['cpu'] for r in own]):.1f} s")
-        if any(cells[1:]):
-            lines.append(cells)
-    return Table(["condition", *methods], "l" * (len(methods) + 1), lines).markdown()
+        cells = {method: errors_of(chosen(report, method, [condition])) for method in methods}
+        if not any(cells.values()):
+            continue
+        good = {method: [e for e in errors if e < voxel] for method, errors in cells.items()}
+        shares = {method: len(good[method]) / len(errors) for method, errors in cells.items() if errors}
+        middles = {
+            m: statistics.median(good[m]) for m, share in shares.items() if share == max(shares.values()) > 0
+        }
+        # Of those that find the most; a hundredth of a millimeter counts as equal.
+        best = {m for m, middle in middles.items() if middle <= min(middles.values()) + 0.01}
+        line: list[str | Cell] = [condition]
+        for method, errors in cells.items():
+            middle = f", {statistics.median(good[method]):.3f} mm" if good[method] else ""
+            text = f"{len(good[method])} of {len(errors)}{middle}" if errors else ""
+            line.append(bold(text, method in best))
+        lines.append(line)
+    return Table(["", *methods], "l" * (len(methods) + 1), lines).markdown()
+
+
+# What the columns of the summary count: up to 60 degrees, half a turn, and what else is done to b.
+GROUPS = {
+    "found, up to 60°": [c for c, (angle, _, what) in CONDITIONS.items() if angle <= 60 and not what],
+    "found, to 180°": [c for c, (angle, _, what) in CONDITIONS.items() if angle > 60 and not what],
+    "found, noise, light, crop, thick slices": [
+        c for c, (_, _, what) in CONDITIONS.items() if what and "T2" not in what
+    ],
+    "found, T1 to T2": [c for c in CONDITIONS if "T2" in c],
+}
+
+
+def summary(report: dict[str, Any]) -> str:
+    """For each method: how often it finds the motion, its median error, and what it takes."""
+    voxel, lines = report["voxel_mm"], []
+    everywhere = [c for group in GROUPS.values() for c in group]
+    methods = known(report)
+    groups = {name: group for name, group in GROUPS.items() if any(chosen(report, m, group) for m in methods)}
+    for method in methods:
+        line = [method]
+        for group in groups.values():
+            errors = errors_of(chosen(report, method, group))
+            found = sum(e < voxel for e in errors)
+            line.append(f"{found} of {len(errors)} ({100 * found / len(errors):.0f} %)" if errors else "–")
+        rows = chosen(report, method, everywhere)
+        good = [e for e in errors_of(rows) if e < voxel]
+        line.append(f"{statistics.median(good):.3f} mm" if good else "–")
+        line.append(f"{statistics.median(r['cpu'] for r in rows):.1f} s")
+        line.append(f"{max(r['memory'] for r in rows):.0f} MB")
+        lines.append(line)
+    heads_of = ["", *groups, "median error of those found", "CPU time", "memory, most"]
+    return Table(heads_of, "l" + "r" * (len(heads_of) - 1), lines).markdown()
+
+
+def ratios(report: dict[str, Any]) -> str:
+    """How many times as long as caunet the others take: median over pairs on which all took turns."""
+    turns = list(report.get("time", {}).values())
+    if not turns:
+        return ""
+    others = [m for m in METHODS if m != "caunet" and all(m in turn for turn in turns)]
+    lines = []
+    for method in others:
+        own = [turn[method] for turn in turns]
+        times = [
+            [o[kind] / t["caunet"][kind] for o, t in zip(own, turns, strict=True)] for kind in ("wall", "cpu")
+        ]
+        lines.append([method, *(f"{statistics.median(values):.1f}×" for values in times)])
+    return Table(["time of caunet's", "wall clock", "CPU"], "lrr", lines).markdown()
+
+
+def between_heads(report: dict[str, Any]) -> str:
+    """mni to ch2 and back."""
+    kept = report.get("heads", {})
+    methods = [m for m in METHODS if f"{m}|rigid" in kept and f"{m}|affine" in kept]
+    lines = [
+        [m, *(f"{kept[f'{m}|{model}']['there and back']:.3f} mm" for model in ("rigid", "affine"))]
+        for m in methods
+    ]
+    return Table(["there and back", "rigid", "affine"], "lrr", lines).markdown() if lines else ""
+
+
+def measured_by(report: dict[str, Any]) -> str:
+    machine = report["environment"]
+    commits = sorted({row["commit"] for row in report["rows"].values() if "commit" in row})
+    return (
+        f"{report['threads']} threads each, {machine['cpu']}, {machine['cores']} cores shared with other work; "
+        f"voxels of {report['voxel_mm']:g} mm; caunet at {', '.join(commits)}."
+    )
+
+
+def tables(_: argparse.Namespace) -> None:
+    half = json.loads(STORED[2].read_text())
+    parts = [
+        f"Half resolution. {measured_by(half)}", summary(half),
+        "How many are found (below one voxel), and the median error of those. In bold: of the methods that find the "
+        "most, the lowest error, and what is within 0.01 mm of it.", by_condition(half),
+    ]  # fmt: skip
+    if text := ratios(half):
+        parts += [
+            f"Time on {len(half['time'])} pairs at which all methods took turns, median of the ratio to caunet:",
+            text,
+        ]
+    if text := between_heads(half):
+        parts += ["mni to ch2, two different heads, and back: the distance from where a point was.", text]
+    if STORED[1].exists():
+        full = json.loads(STORED[1].read_text())
+        parts += [f"Full resolution. {measured_by(full)}", summary(full), by_condition(full)]
+        if text := ratios(full):
+            parts += [
+                f"Time on {len(full['time'])} pairs at full resolution, median of the ratio to caunet:",
+                text,
+            ]
+    for name, text in (("docs/volumes.md", "\n\n".join(parts)), ("README.md", summary(half))):
+        print(name, "updated" if fill(ROOT / name, text, section="volumes") else "was up to date")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/volumes.json"))
-    parser.add_argument("--count", type=int, default=20, help="cases a condition for caunet")
-    parser.add_argument("--rivals", type=int, default=3, help="cases a condition for SimpleITK")
-    parser.add_argument("--slow", type=int, default=1, help="cases a condition for ANTs, dipy and greedy")
-    parser.add_argument("--step", type=int, default=2, help="2: half resolution, 1: full")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no row after this time")
-    parser.add_argument("--only", nargs="*", default=list(METHODS))
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, function, about in (
+        ("run", run, "register the pairs of every condition"),
+        ("time", take_turns, "all methods in turn on a few pairs"),
+        ("heads", heads, "one head to another and back"),
+    ):
+        command = commands.add_parser(name, help=about)
+        command.set_defaults(function=function)
+        command.add_argument("folder", type=Path, help="where the volumes are")
+        command.add_argument(
+            "--out", type=Path, help="the report; benchmarks/results/volumes.json if not given"
+        )
+        command.add_argument(
+            "--step", type=int, default=2, choices=(1, 2), help="2: half resolution, 1: full"
+        )
+        command.add_argument(
+            "--only", nargs="*", default=list(METHODS), choices=list(METHODS), help="methods"
+        )
+        if name == "heads":
+            continue
+        command.add_argument("--conditions", nargs="*", default=list(CONDITIONS), choices=list(CONDITIONS))
+        command.add_argument("--count", type=int, default=20, help="pairs a condition")
+        command.add_argument("--again", nargs="*", default=[], help="methods to measure again (time: any)")
+        command.add_argument("--minutes", type=float, default=1e9, help="begin no row after this time")
+    command = commands.add_parser("tables", help="fill docs/volumes.md and README.md")
+    command.set_defaults(function=tables)
     args = parser.parse_args()
     torch.set_num_threads(THREADS)
     os.environ["ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"] = str(THREADS)  # ANTs reads it when it starts
-    paths = [str(args.folder / name) for name in ("mni.nii.gz", "ch2.nii.gz")]
-    report = json.loads(args.out.read_text()) if args.out.exists() else {"rows": {}}
-    report |= {
-        "environment": environment(),
-        "threads": THREADS,
-        "voxel_mm": float(args.step),
-        "conditions": CONDITIONS,
-    }
-    counts = {m: args.count if m == "caunet" else args.rivals if "ITK" in m else args.slow for m in METHODS}
-    started = time.perf_counter()
-    for index in range(max(counts.values())):
-        for condition in CONDITIONS:
-            for method in args.only:
-                key = f"{method}|{condition}|{index}"
-                if index >= counts[method] or key in report["rows"]:
-                    continue
-                if time.perf_counter() - started > 60 * args.minutes:
-                    continue
-                row = run_row(method, paths[index % 2], condition, index, args.step)
-                report["rows"][key] = row | {"volume": Path(paths[index % 2]).name}
-                print(f"{key}: {row}", flush=True)
-                write_json(args.out, report)
-    print(table(report["rows"], float(args.step)))
+    args.function(args)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,28 @@ def test_pairs_are_what_scipy_reads(name, seed, patch):
         assert np.abs(y[i].numpy() - second).max() <= 0.5 + 1e-3
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("patch", [6, 7])
+def test_pairs_are_what_simpleitk_resamples(name, patch):
+    """Its ResampleImageFilter reads the tile at T of a point of the output's grid: T is H^-1 about the middle."""
+    sitk = pytest.importorskip("SimpleITK")
+    source = PairSource(VOLUMES, name, pairs="fresh", seed=4, patch=patch)
+    index = torch.arange(0, len(source), max(1, len(source) // 12))
+    _, y, z = source.bytes(1, index)
+    inverse = np.linalg.inv(source.homography(z.double()).numpy())
+    corner = [float(side // 2 - patch // 2) for side in VOLUMES.shape[:0:-1]]  # (x, y, z)
+    for i, number in enumerate(index.tolist()):
+        # Two voxels of 0 around it, because SimpleITK reads nothing between the outermost voxel and what is outside.
+        tile = sitk.GetImageFromArray(np.pad(VOLUMES[number // source.per_image].double().numpy(), 2))
+        tile.SetOrigin([-2.0] * 3)
+        back = sitk.AffineTransform(inverse[i, :3, :3].ravel().tolist(), inverse[i, :3, 3].tolist())
+        back.SetCenter([c + (patch - 1) / 2 for c in corner])
+        grid = ([patch] * 3, back, sitk.sitkLinear, corner, [1.0] * 3, np.eye(3).ravel().tolist())
+        second = sitk.GetArrayFromImage(sitk.Resample(tile, *grid))
+        # To the nearest byte, of numbers computed in float32.
+        assert np.abs(y[i].numpy() - second).max() <= 0.5 + 1e-3
+
+
 def test_pairs_are_what_the_warp_makes():
     source = PairSource(VOLUMES, "rigid3", pairs="fresh")
     index = torch.arange(40)
