@@ -30,9 +30,11 @@ def test_the_lowest_error_is_bold_and_baselines_stand_behind() -> None:
         result("affine3", "ctn", 0.01),
         result("affine3", "can", 0.02),
     ]
-    text = space_markdown(
-        results, {"always the mean": {"rotation3": 300.0, "affine3": 0.03}, "search": {"rotation3": 5.0}}
-    )
+    beside = {
+        "always the mean": {"rotation3": {"parameter_error": 300.0}, "affine3": {"parameter_error": 0.03}},
+        "search": {"rotation3": {"parameter_error": 5.0}},
+    }
+    text = space_markdown(results, beside)
     assert text.startswith(
         "shapes3, text protocol, fresh pairs, 3,000 updates, 1 to 3 seeds; mean ± standard deviation"
     )
@@ -63,6 +65,23 @@ def test_the_lowest_error_is_bold_and_baselines_stand_behind() -> None:
         in text
     )
     assert space_markdown([]) == ""
+
+
+def test_degrees_and_voxels_have_rows_of_their_own() -> None:
+    def parts(angle: float, shift: float) -> dict:
+        each = {"angle": (angle - 1, angle, angle + 1), "shift": (shift, shift, shift)}
+        names = {
+            f"{k}_{axis}": {"error": v} for k, vs in each.items() for axis, v in zip("xyz", vs, strict=True)
+        }
+        return {"per_parameter": names, "parameter_error": (angle + shift) / 2}
+
+    results = [
+        result("rigid3", "ctn", 0.0) | parts(90.0, 0.5),
+        result("rigid3", "can", 0.0) | parts(60.0, 1.0),
+    ]
+    text = space_markdown(results, {"always the mean": {"rigid3": parts(300.0, 3.0)}})
+    assert "| Rigid: its three angles of ±30° | 90.0 | – | **60.0** | – | 0.67× | 300 |" in text
+    assert "| Rigid: its three shifts of ±3 voxels | **0.500** | – | 1.00 | – | 2.00× | 3.00 |" in text
 
 
 def test_cells_are_those_of_the_profile_on_volumes() -> None:

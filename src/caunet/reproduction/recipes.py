@@ -88,7 +88,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 INITIALIZATIONS = ("xavier", "kaiming", "uniform")
 INITIALIZED_TASKS = ("translation", "affine")
 
-SPACE_TASKS = ("translation3", "rotation3", "scaling3", "affine3")
+SPACE_TASKS = ("translation3", "rotation3", "scaling3", "affine3", "rigid3")
 SPACE_SIZES = {"ctn": ("ctn",), "bln": ("bln",), "can": ("can", "can-wide3")}
 
 
