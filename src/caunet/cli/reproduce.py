@@ -37,7 +37,7 @@ class Reproduce:
     with a loss in units of each parameter's range (range), tasks of volumes
     (space). Several may be given; default: written, or best."""
     tasks: tuple[str, ...] | None = None
-    """Which tasks; default: translation, rotation, scaling, affine, projective, for the recipe space the first four of
+    """Which tasks; default: translation, rotation, scaling, affine, projective, for the recipe space those of
     volumes: translation3, rotation3, scaling3, affine3, rigid3."""
     models: tuple[str, ...] = ("ctn", "bln", "can")
     """Which networks (for claims: these and their variants)."""
