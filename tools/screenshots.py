@@ -1,7 +1,6 @@
 """Pictures of the page for the documentation: ``python -m tools.screenshots [FOLDER]``.
 
-Both tabs, light and dark, wide and as narrow as a phone, saved as ``page-TAB-LOOK.png`` with few colors, so that they
-stay small.
+Every tab, saved as ``page-TAB-LOOK.png`` with few colors, so that they stay small.
 """
 
 import io
@@ -39,14 +38,7 @@ class Shot(NamedTuple):
         return f"page-{self.tab}-{self.look}.png"
 
 
-SHOTS = (
-    Shot("see", "light"),
-    Shot("see", "dark", task="scaling"),
-    Shot("see", "narrow", task="translation", width=360, height=880, narrow=True),
-    Shot("use", "light"),
-    Shot("use", "dark"),
-    Shot("use", "narrow", width=360, height=880, narrow=True),
-)
+SHOTS = tuple(Shot(tab, "light") for tab in ("see", "use", "stack", "volumes"))
 _OWN = 64
 _COLORS = """[...document.querySelectorAll("#legend .mark")].map(n => getComputedStyle(n).backgroundColor)"""
 _PATIENCE = 60_000  # milliseconds: the first answer waits for the networks to be loaded
@@ -63,7 +55,7 @@ def take(browser: "Browser", address: str, shot: Shot) -> bytes:
     page.set_default_timeout(_PATIENCE)
     try:
         page.goto(f"{address}/#{shot.tab}")
-        (_see if shot.tab == "see" else _use)(page, shot)
+        {"see": _see, "use": _use, "stack": _stack, "volumes": _volumes}[shot.tab](page, shot)
         page.wait_for_load_state("networkidle")
         page.wait_for_timeout(300)  # until what was decoded is painted
         return _small(page.screenshot(full_page=not shot.narrow), page.evaluate(_COLORS))
@@ -95,6 +87,19 @@ def _use(page: "Page", shot: Shot) -> None:
         page.locator(".viewer-panel").evaluate("node => window.scrollTo(0, node.offsetTop - 12)")
     else:
         page.evaluate("document.activeElement.blur()")
+
+
+def _stack(page: "Page", shot: Shot) -> None:
+    page.locator("#stack-example").click()
+    page.locator("#stack-result:not(.working)").wait_for()
+    page.locator("#stack-frame").fill("7")
+    page.evaluate("document.activeElement.blur()")
+
+
+def _volumes(page: "Page", shot: Shot) -> None:
+    page.locator("#volume-example").click()
+    page.locator("#volumes-result:not(.working)").wait_for()
+    page.evaluate("document.activeElement.blur()")
 
 
 def _small(png: bytes, exact: list[str]) -> bytes:

@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import sys
+import tempfile
 import time
 
 from caunet.web.refusals import FieldError
@@ -37,6 +38,13 @@ def _refuse(text):
     raise FieldError(f"{text} is missing.")
 
 
+def _keep():
+    """A temporary file that is left behind."""
+    number, name = tempfile.mkstemp()
+    os.close(number)
+    return name
+
+
 JOBS = {
     "sleep": lambda text: time.sleep(float(text)),
     "spin": lambda text: spin(float(text)),
@@ -46,6 +54,7 @@ JOBS = {
     "refuse": _refuse,
     "nan": lambda text: float("nan"),
     "echo": lambda text: None,
+    "keep": lambda text: _keep(),
 }
 
 

@@ -4,10 +4,12 @@ import base64
 import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import httpx
 import numpy as np
+import pillow_heif
 import pytest
 import torch
 from PIL import Image
@@ -21,9 +23,11 @@ from caunet.models import load_weights, save_weights
 from caunet.web import worker
 from caunet.web.answers import setup
 from caunet.web.certainty import certainty, explained
+from caunet.web.decoding import read_upload
 from caunet.web.inference import infer
 from caunet.web.networks import TASKS, Networks
 from caunet.web.patches import cut_pair, gray_photograph
+from caunet.web.refusals import FieldError
 from tests.web.pictures import ASTRONAUT, bomb, carried, png, related, transparent
 
 PLACE = {"task": "rotation", "z": [20.0], "photograph": "astronaut", "x": 230, "y": 110}
@@ -380,11 +384,15 @@ def test_the_command_line_asks_the_server(server, tmp_path, capsys):
 
 def test_a_picture_comes_back_as_png(ask):
     pixels = np.random.default_rng(0).integers(0, 256, (64, 90, 3), dtype=np.uint8)
-    for kind in ("TIFF", "AVIF"):
+    pillow_heif.register_heif_opener()
+    exact = {
+        "TIFF": {},
+        "AVIF": {"quality": 100, "subsampling": "4:4:4"},
+        "HEIF": {"quality": 100, "chroma": 444},
+    }
+    for kind, options in exact.items():
         file = io.BytesIO()
-        Image.fromarray(pixels).save(
-            file, kind, **({"quality": 100, "subsampling": "4:4:4"} if kind == "AVIF" else {})
-        )
+        Image.fromarray(pixels).save(file, kind, **options)
         answer = ask.post("/api/picture", files={"picture": file.getvalue()}).raise_for_status().json()
         assert (answer["size"], answer["factor"]) == ([64, 90], 1)
         shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(answer["png"]))))
@@ -398,6 +406,29 @@ def test_a_picture_comes_back_as_png(ask):
             422,
             "factor must be a whole number from 1 to 64.",
         )
+
+
+def test_a_photograph_of_a_phone_in_heic_is_reduced_before_it_is_compared(ask):
+    """As any other format; without its extra the answer says what to install."""
+    pillow_heif.register_heif_opener()
+    large = np.asarray(Image.fromarray(ASTRONAUT).resize((2000, 2000), Image.Resampling.BICUBIC))
+    files = {}
+    for name, (x, y) in (("a", (0, 0)), ("b", (60, 14))):
+        file = io.BytesIO()
+        Image.fromarray(large[y + 300 : y + 500, x : x + 1700]).save(file, "HEIF", quality=60)
+        files[name] = file.getvalue()
+    shown = ask.post("/api/picture", files={"picture": files["a"]}).raise_for_status().json()
+    assert (shown["size"], shown["factor"]) == ([200, 1700], 2)
+    answer = ask.post("/api/estimate", files=files, data={"model": "translation"}).raise_for_status().json()
+    np.testing.assert_allclose(np.array(answer["matrix"])[:2, 2], [-60, -14], atol=0.5)
+    assert answer["size_a"] == [200, 1700]
+    assert Image.open(io.BytesIO(base64.b64decode(answer["aligned_png"]))).size == (850, 100)
+
+
+def test_heic_without_its_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    with pytest.raises(FieldError, match=r"^a: .*pip install 'caunet\[heif\]'\.$"):
+        read_upload({"a": b"\0\0\0\x18ftypheic" + bytes(80)}, "a", 2)
 
 
 def test_files_that_were_reduced_are_answered_in_pixels_of_the_pictures(ask):

@@ -15,13 +15,16 @@ import pytest
 from PIL import Image
 
 cv2 = pytest.importorskip("cv2")
+pillow_heif = pytest.importorskip("pillow_heif")
 sync_api = pytest.importorskip("playwright.sync_api")
 
 from tools import browser as real  # noqa: E402
 from tools import screenshots  # noqa: E402
 from tools.serving import served  # noqa: E402
 
+from caunet.volumes import Volume, save_volume  # noqa: E402
 from caunet.web.patches import photograph  # noqa: E402
+from caunet.web.volume_route import example_pair  # noqa: E402
 
 expect = sync_api.expect
 LOUD = "THE PAGE WAS NOT TESTED: "  # tests/conftest.py repeats such reasons at the end
@@ -233,9 +236,11 @@ def test_the_example_is_told_apart_from_its_truth(page: Any) -> None:
 
 def in_format(pixels: np.ndarray, name: str, **options: Any) -> dict[str, Any]:
     file = io.BytesIO()
-    Image.fromarray(pixels).save(
-        file, Path(name).suffix[1:].replace("jpg", "jpeg").replace("tif", "tiff"), **options
-    )
+    kind = Path(name).suffix[1:]
+    if kind == "heic":
+        pillow_heif.register_heif_opener()
+    kind = {"jpg": "jpeg", "tif": "tiff", "heic": "heif"}.get(kind, kind)
+    Image.fromarray(pixels).save(file, kind, **options)
     return {"name": name, "mimeType": "", "buffer": file.getvalue()}
 
 
@@ -264,9 +269,10 @@ def test_photographs_of_a_phone_are_made_smaller_before_they_are_sent(watched: W
     assert event.value.sizes()["requestBodySize"] < 5 * 2**20
 
 
-def test_a_format_that_the_browser_does_not_know_is_shown_in_both_tabs(page: Any) -> None:
+@pytest.mark.parametrize("name", ["scan.tif", "phone.heic"])
+def test_a_format_that_the_browser_does_not_know_is_shown_in_every_tab(page: Any, name: str) -> None:
     pixels = photograph("coffee")
-    a, b = (in_format(pixels[y : y + 240, x : x + 320], "scan.tif") for x, y in ((40, 30), (52, 25)))
+    a, b = (in_format(pixels[y : y + 240, x : x + 320], name) for x, y in ((40, 30), (52, 25)))
     page.locator("#photographs input").first.wait_for(state="attached")
     page.locator("#upload").set_input_files(a)
     expect(page.locator("#stage img")).to_have_attribute("src", re.compile("^blob:"))
@@ -277,6 +283,10 @@ def test_a_format_that_the_browser_does_not_know_is_shown_in_both_tabs(page: Any
     assert corner_error(matrix(page), np.array([[1, 0, -12], [0, 1, 5], [0, 0, 1]])) < 0.5
     for shown in ("#view-a", '.drop[data-side="a"] img', '.drop[data-side="b"] img'):
         expect(page.locator(shown)).to_have_js_property("naturalWidth", 320)
+    page.locator("#tab-stack").click()
+    page.locator("#frames").set_input_files([a, b])
+    page.locator("#stack-result:not(.working)").wait_for()
+    expect(page.locator("#stack-facts")).to_contain_text("13.0 px from the first")
 
 
 def test_units_compete_from_left_to_right_as_the_slider_moves(page: Any) -> None:
@@ -316,6 +326,55 @@ def test_a_stack_is_aligned_and_its_path_drawn(page: Any) -> None:
     page.locator("#frames").set_input_files([frames[0]])
     expect(page.locator("#stack-message")).to_have_text("Choose 2 to 24 frames; these are 1.")
     expect(page.locator("#stack-result")).to_be_hidden()
+
+
+def test_volumes_are_shown_in_three_planes(watched: Watched, tmp_path: Path) -> None:
+    page = watched.page
+    page.locator("#tab-volumes").click()
+    page.locator("#volume-example").click()
+    page.locator("#volumes-result:not(.working)").wait_for()
+    expect(page.locator("#volume-facts")).to_contain_text("18.0")
+    # Both where they agree is gray; before the alignment it is not.
+    read = "n => [...n.getContext('2d').getImageData(16, 16, 32, 32).data]"
+
+    def colored(plane: str) -> float:
+        pixels = np.array(page.locator(f"#plane-{plane}").evaluate(read)).reshape(-1, 4)
+        return float(np.abs(pixels[:, 0] - pixels[:, 1]).mean())
+
+    after = [colored(axis) for axis in "xyz"]
+    page.locator('[name="volume-state"][value="before"]').check(force=True)
+    assert max(after) < 8 < 25 < min(colored(axis) for axis in "xyz")
+    # The planes are those of the first volume, the head up.
+    first = example_pair()[0].values.astype(float)
+    low, high = np.quantile(first, [0.005, 0.995])
+    shades = np.clip((first - low) / (high - low), 0, 1) * 255
+    page.locator('[name="volume-view"][value="first"]').check(force=True)
+    planes = {"z": shades[10], "y": shades[::-1, 10], "x": shades[::-1, :, 10]}
+    for axis, plane in planes.items():
+        slider = page.locator(f"#slice-{axis}")
+        slider.fill("9")
+        slider.press("ArrowRight")
+        expect(page.locator(f"#place-{axis}")).to_have_text("11 of 64")
+        shown = page.locator(f"#plane-{axis}").evaluate(read.replace("16, 16, 32, 32", "0, 0, 64, 64"))
+        assert np.abs(np.array(shown).reshape(64, 64, 4)[..., 0] - plane).mean() < 2
+    # Files of one's own, one of them packed; then one that is none: its reason stands alone.
+    files = []
+    for name, origin in (("a.nii.gz", 0.0), ("b.nrrd", 3.0)):
+        to_mm = np.eye(4)
+        to_mm[0, 3] = origin
+        save_volume(Volume(first.astype(np.int16), to_mm), tmp_path / name)
+        files.append(tmp_path / name)
+    page.locator("#volume-a").set_input_files(files[0])
+    page.locator("#volume-b").set_input_files(files[1])
+    expect(page.locator("#volume-facts")).to_contain_text(re.compile("^shift−3\\.00, .0\\.00, .0\\.00 mm"))
+    page.locator("#volume-b").set_input_files(
+        {"name": "b.nii", "mimeType": "", "buffer": b"no volume at all"}
+    )
+    expect(page.locator("#volumes-message")).to_have_text(
+        "Second volume: not a volume; NIfTI, MetaImage (.mha) and NRRD are read."
+    )
+    expect(page.locator("#volumes-result")).to_be_hidden()
+    assert "422" in watched.troubles.pop()
 
 
 def test_thumbnails_are_small(watched: Watched) -> None:
@@ -366,6 +425,8 @@ def test_tabs_by_keyboard(page: Any) -> None:
     expect(page.locator("#see")).to_be_hidden()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#stack")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#volumes")).to_be_visible()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#tab-see")).to_be_focused()
     expect(page.locator("#see")).to_be_visible()

@@ -52,7 +52,7 @@ def test_a_chunked_body_that_is_too_large_is_refused(strict):
     answer = strict.post("/api/estimate", content=chunks(12 * MB))
     assert "content-length" not in answer.request.headers
     assert answer.status_code == 413
-    assert answer.json() == {"detail": "The request is larger than 10 MB; send smaller images."}
+    assert answer.json() == {"detail": "The request is larger than 10 MB; send smaller files."}
 
 
 def test_an_announced_body_that_is_too_large_is_refused(strict):

@@ -33,7 +33,7 @@ class Serve:
     """The directory of a run, whose network is shown in the place of the package's for its task; or a folder of
     networks (MODEL-TASK.safetensors) that are shown instead."""
     time_limit: float = 30.0
-    """Seconds a computation may take; then it is stopped."""
+    """Seconds a computation may take, and four times as many for volumes; then it is stopped."""
     allowed_host: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME")] = ()
     """Host names by which browsers may reach it, beside localhost and --host (behind a proxy, its public name)."""
 

@@ -37,6 +37,7 @@ __all__ = [
     "ImageError",
     "Samples",
     "decode",
+    "formats_for",
     "image_formats",
     "read_samples",
 ]
@@ -88,9 +89,14 @@ def read_samples(
     name = name or ("the bytes" if isinstance(source, bytes) else printable_path(source))
     with _decoding_errors(name, formats), contextlib.ExitStack() as stack:
         file = io.BytesIO(source) if isinstance(source, bytes) else stack.enter_context(open_regular(source))
-        if formats == image_formats() and _is_heic(file):
-            formats = (*formats, _heif_format(name))
+        if formats == image_formats():
+            formats = formats_for(file, name)
         return decode(stack.enter_context(Image.open(file, formats=formats)), name, opacity=opacity)
+
+
+def formats_for(file: Any, name: str) -> tuple[str, ...]:
+    """``image_formats()``, and HEIC where the open ``file`` is one; an :class:`ImageError` if its extra is missing."""
+    return (*image_formats(), _heif_format(name)) if _is_heic(file) else image_formats()
 
 
 def _is_heic(file: Any) -> bool:

@@ -1,6 +1,7 @@
 """What a worker does: everything from the bytes of a request to the JSON of its answer."""
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from caunet import tasks
 from caunet.errors import CaunetError
 from caunet.estimation.estimator import Estimator
-from caunet.web import infer_route, pictures, registration, stack_route
+from caunet.web import infer_route, pictures, registration, stack_route, volume_route
 from caunet.web.inference import infer
 from caunet.web.networks import TASKS, Networks
 from caunet.web.patches import PATCH, gray_photograph, photograph
@@ -30,14 +31,17 @@ def setup(weights: str | None = None, warm: bool = False) -> Handler:
         with contextlib.suppress(CaunetError):  # a request that needs it gets the error
             _warm(networks)
 
+    routes: dict[str, Callable[[str, bytes], dict[str, Any]]] = {
+        "infer": lambda kind, body: infer_route.answer(kind, body, networks),
+        "estimate": registration.answer,
+        "stack": stack_route.answer,
+        "picture": pictures.answer,
+        "volumes": volume_route.answer,
+        "volumes/example": volume_route.example,
+    }
+
     def handler(name: str, kind: str, body: bytes) -> dict[str, Any]:
-        if name == "estimate":
-            return registration.answer(kind, body)
-        if name == "stack":
-            return stack_route.answer(kind, body)
-        if name == "picture":
-            return pictures.answer(kind, body)
-        return infer_route.answer(kind, body, networks)
+        return routes[name](kind, body)
 
     return handler
 

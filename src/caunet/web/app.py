@@ -1,7 +1,7 @@
 """The application: routes, and one form for everything that goes wrong.
 
-Nothing is stored: bodies, images and answers live in memory while a request is answered. No request can name a path
-or an address for the server to read.
+Nothing is stored: bodies, images and answers live in memory while a request is answered, volumes also in a temporary
+file for as long as they are read. No request can name a path or an address for the server to read.
 """
 
 import contextlib
@@ -32,6 +32,7 @@ __all__ = ["create_app"]
 
 _logger = logging.getLogger("uvicorn.error")
 STATIC = Path(__file__).parent / "static"
+_VOLUMES = 4  # times as many bytes and seconds as pictures may have
 _ABOUT = (
     "Estimates the transformation between two images. Everything is computed here, and nothing is stored."
 )
@@ -44,7 +45,9 @@ class _App(FastAPI):
     allowed_hosts: tuple[str, ...] = ()
 
     def build_middleware_stack(self) -> ASGIApp:
-        limited = BodyLimit(super().build_middleware_stack(), limit=self.max_body)
+        limited = BodyLimit(
+            super().build_middleware_stack(), limit=self.max_body, larger={"/api/volumes": _VOLUMES}
+        )
         return StrictHeaders(KnownHostsOnly(OwnPagesOnly(limited), allowed=self.allowed_hosts))
 
 
@@ -146,9 +149,9 @@ def _add_api(app: FastAPI, networks: Networks) -> None:
 def _add_computing(app: FastAPI) -> None:
     """Routes whose bodies are handed to a worker as they are: nothing of them is parsed in this process."""
 
-    async def compute(request: Request, name: str) -> Response:
+    async def compute(request: Request, name: str, times: int = 1) -> Response:
         kind = request.headers.get("content-type", "")
-        answer = await request.app.state.computations.run(name, kind, await request.body())
+        answer = await request.app.state.computations.run(name, kind, await request.body(), times)
         return Response(answer.content, answer.status, media_type="application/json")
 
     @app.post(
@@ -183,6 +186,28 @@ def _add_computing(app: FastAPI) -> None:
     )
     async def stack(request: Request) -> Response:
         return await compute(request, "stack")
+
+    @app.post(
+        "/api/volumes",
+        response_model=schemas.VolumesAnswer,
+        responses=schemas.ERRORS,
+        summary="How two volumes are related",
+        description="NIfTI, MetaImage (.mha) or NRRD of at most 256 x 256 x 256 voxels, 40 MB together.\n\n"
+        "matrix maps voxels (x, y, z) of a to those of b, matrix_mm millimeters, as space counts them.",
+        openapi_extra=bodies.volumes_body(),
+    )
+    async def volumes(request: Request) -> Response:
+        return await compute(request, "volumes", _VOLUMES)
+
+    @app.post(
+        "/api/volumes/example",
+        response_model=schemas.VolumesAnswer,
+        responses=schemas.ERRORS,
+        summary="The same for two volumes that are made up, whose motion is known",
+        openapi_extra=bodies.volumes_body(files=False),
+    )
+    async def volumes_example(request: Request) -> Response:
+        return await compute(request, "volumes/example")
 
     @app.post(
         "/api/picture",

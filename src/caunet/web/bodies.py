@@ -11,8 +11,9 @@ from caunet import tasks
 from caunet.web.pictures import MOST
 from caunet.web.schemas import InferRequest
 from caunet.web.stack_route import FRAMES, MODELS
+from caunet.web.volume_route import MODELS as VOLUME_MODELS
 
-__all__ = ["estimate_body", "infer_body", "picture_body", "stack_body"]
+__all__ = ["estimate_body", "infer_body", "picture_body", "stack_body", "volumes_body"]
 
 _PLACE = {"task": "rotation", "z": [20.0], "photograph": "astronaut", "x": 230, "y": 110}
 _RAMP = [[round((i + j) / 20, 2) for j in range(11)] for i in range(11)]
@@ -73,15 +74,10 @@ def estimate_body(models: tuple[str, ...]) -> dict[str, Any]:
     """The request body of ``POST /api/estimate``."""
     form = {
         "a": _file(
-            "The first image: PNG, JPEG, TIFF, BMP, GIF, WebP, PPM, AVIF, or HEIC with the extra heif."
+            "The first image: PNG, JPEG, TIFF, BMP, GIF, WebP, PPM, AVIF, JPEG 2000, or HEIC with the extra heif."
         ),
         "b": _file("The second image; it may have another size."),
-        "model": {
-            "type": "string",
-            "enum": list(models),
-            "default": "projective",
-            "description": "The motion model.",
-        },
+        "model": _model(models, "projective"),
     }
     form["reduced"] = _count(
         "How many times smaller the files are than the pictures, in whose pixels the answer is."
@@ -93,13 +89,19 @@ def estimate_body(models: tuple[str, ...]) -> dict[str, Any]:
 def stack_body() -> dict[str, Any]:
     """The request body of ``POST /api/stack``."""
     form: dict[str, Any] = {name: _file("A frame.") for name in FRAMES}
-    form["model"] = {
-        "type": "string",
-        "enum": list(MODELS),
-        "default": "euclidean",
-        "description": "The motion model.",
-    }
+    form["model"] = _model(MODELS, "euclidean")
     content = {"multipart/form-data": {"schema": _object(form, optional=(*FRAMES[2:], "model"))}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def volumes_body(files: bool = True) -> dict[str, Any]:
+    """The request body of ``POST /api/volumes``, and of its example, which has no files."""
+    form: dict[str, Any] = {
+        "a": _file("The first volume: NIfTI, MetaImage (.mha) or NRRD, told by its content."),
+        "b": _file("The second volume; it may have another size and other voxels."),
+    }
+    form = {**(form if files else {}), "model": _model(VOLUME_MODELS, "rigid")}
+    content = {"multipart/form-data": {"schema": _object(form, optional=("model",) if files else ())}}
     return {"requestBody": {"required": True, "content": content}}
 
 
@@ -113,6 +115,10 @@ def picture_body() -> dict[str, Any]:
     }
     content = {"multipart/form-data": {"schema": _object(form, optional=("factor",))}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def _model(names: Sequence[str], default: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(names), "default": default, "description": "The motion model."}
 
 
 def _count(description: str) -> dict[str, Any]:

@@ -15,7 +15,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from caunet.images import MIN_SIDE, ImageError, image_formats, read_image
+from caunet.images import MIN_SIDE, ImageError, read_image
+from caunet.images.decode import formats_for
 from caunet.web.refusals import FieldError
 from caunet.web.uploads import Form
 from caunet.web.worker import cpu_limit
@@ -58,7 +59,7 @@ def upload_size(form: Form, name: str) -> tuple[int, int]:
     """
     with cpu_limit(DECODE_SECONDS):
         try:
-            with _opened(_content(form, name)) as image:
+            with _opened(_content(form, name), name) as image:
                 width, height = image.size
         except Image.DecompressionBombError as error:
             raise FieldError(f"{name}: too large; at most {MAX_PIXELS // 10**6} megapixels.") from error
@@ -116,10 +117,11 @@ def _content(form: Form, name: str) -> bytes:
     return content
 
 
-def _opened(content: bytes) -> Image.Image:
+def _opened(content: bytes, name: str) -> Image.Image:
+    file = io.BytesIO(content)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of sizes that are refused here anyway
-        return Image.open(io.BytesIO(content), formats=image_formats())
+        return Image.open(file, formats=formats_for(file, name))
 
 
 def _reduced_bytes(content: bytes, factor: int, name: str) -> tuple[Image.Image, tuple[int, int]] | None:
@@ -127,7 +129,7 @@ def _reduced_bytes(content: bytes, factor: int, name: str) -> tuple[Image.Image,
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with _opened(content) as image:
+            with _opened(content, name) as image:
                 if image.mode not in _BYTES:
                     return None
                 image.load()
@@ -136,7 +138,7 @@ def _reduced_bytes(content: bytes, factor: int, name: str) -> tuple[Image.Image,
                 _check_side(size, factor, name)
                 box = (0, 0, image.width // factor * factor, image.height // factor * factor)
                 return _plain(image).reduce(factor, box), size
-    except (FieldError, MemoryError):
+    except (FieldError, ImageError, MemoryError):
         raise
     except Exception as error:  # decoders of damaged files raise whatever they meet
         raise ImageError(name, f"cannot be read: {error}") from error

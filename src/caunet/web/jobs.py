@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -85,9 +86,12 @@ class Computations:
         for _ in range(self.workers):
             self._give_back(self._begin())
 
-    async def run(self, name: str, kind: str, body: bytes) -> Answer:
-        """The answer of a worker to ``body`` of content type ``kind``; raises :mod:`~caunet.web.refusals`."""
-        future = self._submit(name, kind, body)
+    async def run(self, name: str, kind: str, body: bytes, times: int = 1) -> Answer:
+        """The answer of a worker to ``body`` of content type ``kind``; raises :mod:`~caunet.web.refusals`.
+
+        It may take ``times`` as long as others.
+        """
+        future = self._submit(name, kind, body, times * self.seconds)
         waiting = asyncio.wrap_future(future)
         waiting.add_done_callback(_forget)
         try:
@@ -102,7 +106,7 @@ class Computations:
             raise StoppingError
         return waiting.result()
 
-    def _submit(self, name: str, kind: str, body: bytes) -> "Future[Answer]":
+    def _submit(self, name: str, kind: str, body: bytes, seconds: float) -> "Future[Answer]":
         with self._lock:
             if self._closed:
                 raise StoppingError
@@ -110,7 +114,7 @@ class Computations:
                 raise BusyError
             self._taken += 1
         try:
-            future = self._pool.submit(self._compute, name, kind, body)
+            future = self._pool.submit(self._compute, name, kind, body, seconds)
         except BaseException:
             self._release()
             raise
@@ -122,12 +126,12 @@ class Computations:
         with self._lock:
             self._taken -= 1
 
-    def _compute(self, name: str, kind: str, body: bytes) -> Answer:
+    def _compute(self, name: str, kind: str, body: bytes, seconds: float) -> Answer:
         with self._lock:
             one = self._idle.pop() if self._idle else None
         one = one or self._begin()
         try:
-            return one.call(name, kind, body, self.seconds)
+            return one.call(name, kind, body, seconds)
         finally:
             if one.alive:
                 self._give_back(one)
@@ -164,9 +168,11 @@ class _Worker:
     """One process; :meth:`call` may be called by one thread at a time, :meth:`stop` by any."""
 
     def __init__(self, settings: str) -> None:
+        # What a request lays down in files goes with the worker, however that ends.
+        self._folder = tempfile.TemporaryDirectory(prefix="caunet-", ignore_cleanup_errors=True)
         # The same modules as here: the path of this process, and none of the current directory (-P).
         path = os.pathsep.join(part for part in sys.path if part)
-        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TMPDIR": self._folder.name}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _RUN, settings],
             stdin=subprocess.PIPE,
@@ -254,6 +260,7 @@ class _Worker:
         for pipe in (self._requests, self._answers):
             with contextlib.suppress(OSError):
                 pipe.close()
+        self._folder.cleanup()
 
 
 def _forget(future: "asyncio.Future[Any]") -> None:

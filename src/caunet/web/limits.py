@@ -6,7 +6,7 @@ unknown addresses, errors inside the application, bodies nobody reads.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 __all__ = ["HEADERS", "MAX_BODY", "BodyLimit", "KnownHostsOnly", "OwnPagesOnly", "StrictHeaders"]
@@ -133,14 +133,24 @@ class BodyLimit:
     more than ``limit`` bytes are ever held. The rest is then read and dropped for a moment, because a client that
     is still sending would not see the answer. All bodies together may have as many bytes as ``crowd`` of the largest
     (503): bytes that have come are counted, so that clients that send nothing keep nobody out. A body has
-    ``seconds`` to arrive (408).
+    ``seconds`` to arrive (408). ``larger`` says which paths take how many times ``limit``.
     """
 
     def __init__(
-        self, app: Application, *, limit: int = MAX_BODY, crowd: int = 32, seconds: float = 30.0
+        self,
+        app: Application,
+        *,
+        limit: int = MAX_BODY,
+        crowd: int = 32,
+        seconds: float = 30.0,
+        larger: Mapping[str, int] | None = None,
     ) -> None:
         self.app, self.limit, self.seconds = app, limit, seconds
         self.budget, self.held = crowd * limit, 0
+        self.larger = dict(larger or {})
+
+    def _limit(self, scope: Scope) -> int:
+        return self.limit * self.larger.get(scope["path"], 1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not _has_body(scope):
@@ -154,8 +164,8 @@ class BodyLimit:
                 send, 408, f"The request took longer than {self.seconds:g} s to arrive; send it again."
             )
         except _TooLargeError:
-            size = f"{self.limit / 2**20:g} MB"
-            await _refuse(send, 413, f"The request is larger than {size}; send smaller images.")
+            size = f"{self._limit(scope) / 2**20:g} MB"
+            await _refuse(send, 413, f"The request is larger than {size}; send smaller files.")
         except _TooManyError:
             await _refuse(send, 503, "Too many requests are being received; try again in a moment.", 2)
         except _GoneError:
@@ -167,8 +177,8 @@ class BodyLimit:
 
     async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> None:
         """Append the body to ``body``, whose bytes are counted as held."""
-        announced = _content_length(scope)
-        if announced > self.limit:
+        announced, limit = _content_length(scope), self._limit(scope)
+        if announced > limit:
             if not _expects_permission(scope):
                 await self._drop(receive, announced)
             raise _TooLargeError
@@ -180,7 +190,7 @@ class BodyLimit:
             if message["type"] == "http.disconnect":
                 raise _GoneError
             chunk, more = message.get("body", b""), message.get("more_body", False)
-            if len(body) + len(chunk) > self.limit:
+            if len(body) + len(chunk) > limit:
                 self.held -= len(body)
                 body.clear()
                 if more:

@@ -14,6 +14,7 @@ __all__ = [
     "PictureAnswer",
     "Problem",
     "StackAnswer",
+    "VolumesAnswer",
     "complaint",
 ]
 
@@ -185,6 +186,40 @@ class StackAnswer(BaseModel):
     milliseconds: float
 
 
+class Shown(BaseModel):
+    """The grid that two volumes are shown on: cubes, axes to the left, to the back and to the head."""
+
+    size: Annotated[list[int], Field(description="[depth, height, width].")]
+    spacing: Annotated[float, Field(description="Of its voxels, in millimeters.")]
+    columns: Annotated[int, Field(description="Slices beside each other in the pictures.")]
+
+
+class VolumesAnswer(BaseModel):
+    """How volume b is related to volume a, and both on one grid, slices side by side in PNGs in base64."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    matrix: list[list[float]]
+    matrix_mm: list[list[float]]
+    space: str
+    confidence: Annotated[float, Field(ge=0, le=1)]
+    confidence_words: str
+    words: str
+    parameters: dict[str, float]
+    size_a: Annotated[list[int], Field(description="[depth, height, width].")]
+    size_b: Annotated[list[int], Field(description="[depth, height, width].")]
+    seconds: float
+    shown: Shown
+    first_png: Annotated[str, Field(description="a.")]
+    before_png: Annotated[str, Field(description="b where its header puts it.")]
+    after_png: Annotated[str, Field(description="b, aligned with a.")]
+    error: Annotated[
+        float | None, Field(description="Mean distance of the corners to the true ones in voxels, if known.")
+    ]
+    milliseconds: float
+
+
 class PictureAnswer(BaseModel):
     """An image as a PNG."""
 
@@ -199,8 +234,11 @@ _RETRY = {
 }
 ERRORS: dict[int | str, dict[str, Any]] = {
     408: {"model": Problem, "description": "The body took too long to arrive."},
-    413: {"model": Problem, "description": "The body is larger than 10 MB, or needs too much memory."},
-    422: {"model": Problem, "description": "Not an image, too many pixels, or a bad value."},
+    413: {
+        "model": Problem,
+        "description": "The body is larger than 10 MB (volumes: 40 MB), or needs too much memory.",
+    },
+    422: {"model": Problem, "description": "Not an image (or volume), too many pixels, or a bad value."},
     503: {"model": Problem, "description": "All workers are busy and the queue is full.", "headers": _RETRY},
     504: {"model": Problem, "description": "The computation took longer than its time limit."},
 }

@@ -14,7 +14,7 @@ __all__ = ["Form", "read_form"]
 
 
 class _InMemory(MultiPartParser):
-    spool_max_size = 2 * MAX_BODY  # never reached: nothing is written to disk
+    spool_max_size = 8 * MAX_BODY  # never reached: nothing is written to disk
 
 
 Form = Mapping[str, str | bytes]

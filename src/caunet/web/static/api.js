@@ -35,6 +35,10 @@ export const estimate = (a, b, model, reduced, signal) =>
 export const stack = (frames, model, signal) =>
   ask("/api/stack", { method: "POST", body: form({ ...Object.fromEntries(frames.map((frame, n) => [`frame_${n + 1}`, frame])), model }), signal });
 
+export const volumes = (a, b, model, signal) => ask("/api/volumes", { method: "POST", body: form({ a, b, model }), signal });
+
+export const volumesExample = (model, signal) => ask("/api/volumes/example", { method: "POST", body: form({ model }), signal });
+
 // Any picture as PNG; the server chooses the factor if none is given.
 export const picture = (file, factor) =>
   ask("/api/picture", { method: "POST", body: form({ picture: file, ...(factor ? { factor } : {}) }) });

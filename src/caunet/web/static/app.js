@@ -1,9 +1,10 @@
-// The page: three tabs, light or dark, and what the server has to offer.
+// The page: four tabs, light or dark, and what the server has to offer.
 
 import { models } from "./api.js";
 import { See } from "./see.js";
 import { Stack } from "./stack.js";
 import { Use } from "./use.js";
+import { Volumes } from "./volumes.js";
 
 const tabs = [...document.querySelectorAll('[role="tab"]')];
 
@@ -52,6 +53,7 @@ async function start() {
   theme();
   const offered = models();
   new Stack(offered);
+  new Volumes();
   new Use(offered); // listens at once: a click must not be lost because the server is slow to answer
   try {
     new See(await offered);

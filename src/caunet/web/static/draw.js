@@ -138,3 +138,13 @@ export function words(confidence) {
   const scale = [[0.95, "very high"], [0.8, "high"], [0.5, "fair"], [0.2, "low"]];
   return scale.find(([least]) => confidence >= least)?.[1] ?? "very low";
 }
+
+// Names and values, one below the other, in a list of definitions.
+export function definitions(node, facts) {
+  node.replaceChildren(...facts.flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
+}
+
+export function number(value, digits = 5) {
+  const text = Math.abs(value) < 1e-12 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(3) : value.toFixed(digits);
+  return text.replaceAll("-", "−");
+}

@@ -1,7 +1,7 @@
 // The tab Stack: frames that drift, brought into the place of the first; before, after, and the path.
 
 import { stack } from "./api.js";
-import { html, svg } from "./draw.js";
+import { definitions, html, svg } from "./draw.js";
 import { open } from "./pictures.js";
 
 const $ = (id) => document.getElementById(id);
@@ -85,7 +85,7 @@ export class Stack {
       ...problems.map(({ frame, reason }) => [`frame ${frame + 1}`, reason.replace(/^frame \d+ /, "")]),
       ["time", `${Math.round(milliseconds)} ms`],
     ];
-    $("stack-facts").replaceChildren(...facts.flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
+    definitions($("stack-facts"), facts);
     $("stack-live").textContent = `Aligned. ${facts.map((fact) => fact.join(": ")).join("; ")}.`;
     this.#plot();
     this.#draw();

@@ -1,7 +1,7 @@
 // The tab Use: aligns two pictures and shows the transformation.
 
 import { estimate } from "./api.js";
-import { html, meter, words } from "./draw.js";
+import { definitions, html, meter, number, words } from "./draw.js";
 import { example } from "./example.js";
 import { apply } from "./geometry.js";
 import { decode, fits, open, reduced, reduction, size } from "./pictures.js";
@@ -153,7 +153,7 @@ export class Use {
     meter($("trust"), confidence);
     $("trust-text").textContent = `${words(confidence)}, ${confidence.toFixed(2)}`;
     $("advice").textContent = word.length > 12 ? word : confidence < 0.5 ? ADVICE : "";
-    $("facts").replaceChildren(...facts.flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
+    definitions($("facts"), facts);
     $("matrix").replaceChildren(...answer.matrix.map((row) => html("tr", {}, ...row.map((value) => html("td", {}, number(value))))));
     $("use-live").textContent = `Aligned. ${facts.map((pair) => pair.join(": ")).join("; ")}. Confidence ${words(confidence)}.`;
   }
@@ -205,8 +205,4 @@ function select(node) {
   getSelection().selectAllChildren(node);
 }
 
-const number = (value) => {
-  const text = Math.abs(value) < 1e-12 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(3) : value.toFixed(5);
-  return text.replaceAll("-", "−");
-};
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(4)}`;
