@@ -24,7 +24,8 @@ from torch import Tensor
 from caunet import geometry
 from caunet.geometry import Matrix
 from caunet.volumes.light import UNIFORM, Light
-from caunet.volumes.points import Points, read_level
+from caunet.volumes.points import Points, places, read_gradient, read_level
+from caunet.volumes.profile import profile
 from caunet.volumes.pyramid import Level
 
 __all__ = ["Aligned", "Frame", "Sides", "align", "correlations", "explained", "likeness"]
@@ -32,6 +33,7 @@ __all__ = ["Aligned", "Frame", "Sides", "align", "correlations", "explained", "l
 _TOLERANCE = 3.0  # residual, relative to the usual one, at which a point keeps a quarter of its weight
 _QUIET = 1e-4  # residual (values 0..1) below which differences are rounding
 _LEAP = 0.5  # size of a step (1 is half a volume) beyond which it is shortened
+_TRUSTED = 2.0  # how many steps a step may stand for
 _BLOCK = 4  # side of the blocks that are compared, in voxels
 _FLAT = 1e-6  # variance of values below which a block shows nothing
 _ALIKE = 0.6  # correlation from which a block is found
@@ -68,6 +70,9 @@ class Sides:
     b: Level
     points_a: Points
     points_b: Points
+    smooth_a: Level | None = None
+    """a as its gradient is read; a itself if None."""
+    smooth_b: Level | None = None
 
 
 class Aligned(NamedTuple):
@@ -110,6 +115,8 @@ def align(
     made, fewer once none moves a point by more than ``stop`` millimeters.
     """
     work = _Work(sides, frame, generators, light)
+    if len(T) == 1:
+        work.look_across(T[0])
     moved = np.full(len(T), np.nan)
     for _ in range(steps):
         T, moved = work.step(T)
@@ -123,30 +130,60 @@ class _Work:
         self.sides, self.frame, self.generators, self.light = sides, frame, generators, light
         self.lit: list[Tensor | None] = [None, None]  # (K, L) of each direction
         self.directions: list[_Direction] = []
+        self.profiles: list[Matrix | None] = [None, None]
+        self.before: tuple[Matrix, Matrix] | None = None  # the last step as it came, and as it was made
+
+    def look_across(self, T: Matrix) -> None:
+        """From now on, compare thick voxels with means, as they lie under T (4, 4)."""
+        a, b, turn = self.sides.a, self.sides.b, T[:3, :3]
+        self.profiles = [profile(a, b, turn), profile(b, a, np.linalg.inv(turn))]
 
     def step(self, T: Matrix) -> tuple[Matrix, Matrix]:
         """One step of each: the new T, and how far it moved."""
         (a, b, there, _), (own, other, home, into_a) = both_ways(self.sides, T)
         into = self.frame.into
         self.directions = [
-            self._direction(0, a, b, there, np.broadcast_to(into @ a.to_mm, T.shape), None),
+            self._direction(0, a, b, there, np.broadcast_to(into @ a.to_mm, T.shape), T[:, :3, :3]),
             self._direction(1, own, other, home, into @ into_a, T[:, :3, :3]),
         ]
         xi = self._solve()
-        xi = np.where(np.isfinite(xi).all(1, keepdims=True), xi, 0.0)
+        raw = np.where(np.isfinite(xi).all(1, keepdims=True), xi, 0.0)
+        xi = self._accelerated(raw)
         size = np.abs(xi).sum(1, keepdims=True)
         xi = xi * np.minimum(1.0, _LEAP / np.maximum(size, 1e-12))
+        self.before = (raw, xi)
         moved = np.abs(xi).max(1) * self.frame.unit
         steps = np.zeros_like(T)
         steps[:, :3] = xi.reshape(-1, 3, 4)
         D = np.stack([geometry.exponential(one) for one in steps])
         return T @ (self.frame.out @ D @ self.frame.into), moved
 
+    def _accelerated(self, raw: Matrix) -> Matrix:
+        """The steps (K, 12), as if those before had told how they go on (Anderson's method, of depth 1).
+
+        Gradients of smoothed values are too small, and weights change with the residuals, so that plain steps come
+        nearer by about a half each.
+        """
+        if self.before is None:
+            return raw
+        change = raw - self.before[0]
+        share = (change * raw).sum(1) / np.maximum(np.square(change).sum(1), 1e-30)
+        calm = np.square(raw).sum(1) < np.square(self.before[0]).sum(1)
+        share = np.where(calm & (np.abs(share) < _TRUSTED), share, 0.0)
+        step: Matrix = raw - share[:, None] * (change + self.before[1])
+        return step
+
     def _direction(
-        self, index: int, points: Points, other: Level, M: Matrix, coordinates: Matrix, turn: Matrix | None
+        self, index: int, points: Points, other: Level, M: Matrix, coordinates: Matrix, turn: Matrix
     ) -> _Direction:
-        """Normal equations of reading ``other`` at M ``points``; ``coordinates`` (K, 4, 4) take voxels to the frame."""
-        read, inside = read_level(other, points.voxels, M)
+        """Normal equations of reading ``other`` at M ``points``.
+
+        ``coordinates`` (K, 4, 4) take voxels to the frame, ``turn`` (K, 3, 3) is the linear part of T.
+        """
+        across = self.profiles[index]
+        read, inside = read_level(other, points.voxels, M, across)
+        if across is None and self.profiles[1 - index] is not None:
+            inside = torch.zeros_like(inside)  # between thick slices there is nothing to compare
         own = points.values
         u = places(points.voxels, coordinates)
         basis = self.light.columns(u, own)
@@ -156,9 +193,14 @@ class _Work:
         residual = read - (basis @ lit[..., None])[..., 0]
         spread = _median(residual.abs(), inside).clamp_min(_QUIET) * 1.4826
         weight = inside / (1 + (residual / (_TOLERANCE * spread[:, None])).square()).square()
-        gradient = points.gradient * (self.light.slope(lit, own)[..., None] * self.frame.unit)
-        if turn is not None:  # from b's millimeters to a's, and the other way round
-            gradient = -gradient @ torch.from_numpy(turn).to(own)
+        if across is None:
+            gradient = points.gradient * (self.light.slope(lit, own)[..., None] * self.frame.unit)
+            if index == 1:  # from b's millimeters to a's, and the other way round
+                gradient = -gradient @ torch.from_numpy(turn).to(own)
+        else:  # of a thick slice, its own is not known
+            smooth = (self.sides.smooth_b, self.sides.smooth_a)[index] or other
+            gradient = read_gradient(smooth, points.voxels, M, across) * self.frame.unit
+            gradient = gradient @ torch.from_numpy(turn).to(own) if index == 0 else -gradient
         motion = torch.cat([gradient[..., None] * u[:, :, None], gradient[..., None]], -1).flatten(2)
         columns = torch.cat([motion, basis], -1)  # (K, N, 12 + L)
         weighted = columns * weight[..., None]
@@ -230,12 +272,6 @@ def _solve(system: Matrix, right: Matrix) -> Matrix:
 def _median(values: Tensor, inside: Tensor) -> Tensor:
     """(K,): the median of the ``values`` (K, N) that are inside."""
     return torch.where(inside > 0, values, torch.nan).nanmedian(1).values.nan_to_num(1.0)
-
-
-def places(voxels: Tensor, M: Matrix) -> Tensor:
-    """(K, N, 3): M ``voxels`` (N, 3) for matrices M (K, 4, 4) without perspective."""
-    rows = torch.from_numpy(M[:, :3].copy()).to(voxels)
-    return torch.baddbmm(rows[:, None, :, 3], voxels.expand(len(M), -1, 3), rows[..., :3].mT)
 
 
 def _gain_and_bias(read: Tensor, inside: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,8 +12,9 @@ from torch.nn.functional import avg_pool3d, grid_sample
 
 from caunet.geometry import Matrix
 from caunet.volumes.pyramid import Level
+from caunet.volumes.spline import read_spline
 
-__all__ = ["Points", "choose_points", "read_level"]
+__all__ = ["Points", "at_voxels", "choose_points", "places", "read_gradient", "read_level"]
 
 _BLOCK = 4  # side of the blocks that are chosen as one
 _FAINT = 1e-3  # share of the mean squared gradient below which a block shows nothing
@@ -82,30 +83,78 @@ def _points(level: Level, place: Tensor) -> Points:
     )
 
 
-def read_level(level: Level, voxels: Tensor, M: Matrix) -> tuple[Tensor, Tensor]:
+def at_voxels(level: Level, voxels: Tensor) -> Tensor:
+    """Values (N,) of a level at whole ``voxels`` (N, 3)."""
+    x, y, z = voxels.long().unbind(1)
+    return level.values[z, y, x]
+
+
+def places(voxels: Tensor, M: Matrix) -> Tensor:
+    """(K, N, 3): M ``voxels`` (N, 3) for matrices M (K, 4, 4) without perspective."""
+    rows = torch.from_numpy(M[:, :3].copy()).to(voxels)
+    return torch.baddbmm(rows[:, None, :, 3], voxels.expand(len(M), -1, 3), rows[..., :3].mT)
+
+
+def read_level(
+    level: Level, voxels: Tensor, M: Matrix, offsets: Matrix | None = None
+) -> tuple[Tensor, Tensor]:
     """Values (K, N) of a level at M ``voxels`` (N, 3), for K matrices M (K, 4, 4), and which of them count (K, N).
 
-    Linear, by torch's kernel for grids; a place that is outside, or not wholly in the mask, does not count.
+    Linear, or by splines if the level is one; a place that is outside, or not wholly in the mask, does not count. With
+    ``offsets`` (P, 3), the mean over them, in the voxels that are read for.
     """
+    total, counts = None, None
+    for one in _shifted(M, offsets):
+        grid = _grid(level, voxels, one)
+        inside = grid.abs().amax(-1) <= 1
+        values = _splined(level, voxels, one) if level.spline else _read(level.values[None], grid)[0]
+        if level.mask is not None:
+            inside &= _read(level.mask[None], grid)[0] > _WHOLE
+        total = values if total is None else total.add_(values)
+        counts = inside if counts is None else counts & inside
+    assert total is not None and counts is not None
+    return total if offsets is None else total / len(offsets), counts.to(total.dtype)
+
+
+def read_gradient(level: Level, voxels: Tensor, M: Matrix, offsets: Matrix | None = None) -> Tensor:
+    """(K, N, 3): as `read_level`, the change of the level per millimeter instead of its values."""
+    parts = [_read(level.gradient, _grid(level, voxels, one)) for one in _shifted(M, offsets)]
+    return torch.stack(parts).mean(0).movedim(0, -1)
+
+
+def _shifted(M: Matrix, offsets: Matrix | None) -> list[Matrix]:
+    """M (K, 4, 4) after a shift by each of the ``offsets``."""
+    if offsets is None:
+        return [M]
+    moved = []
+    for offset in offsets:
+        one = M.copy()
+        one[:, :3, 3] += M[:, :3, :3] @ offset
+        moved.append(one)
+    return moved
+
+
+def _grid(level: Level, voxels: Tensor, M: Matrix) -> Tensor:
+    """(K, N, 3): M ``voxels`` as torch's kernel for grids counts, from -1 to 1."""
     sides = np.maximum(np.array(level.size[::-1]) - 1, 1)
-    normal = M[:, :3] * (2 / sides)[:, None]
-    normal[:, :, 3] -= 1
-    matrix = torch.from_numpy(normal).to(voxels)
-    grid = torch.baddbmm(matrix[:, None, :, 3], voxels.expand(len(M), -1, 3), matrix[..., :3].mT)  # (K, N, 3)
-    inside = grid.abs().amax(-1) <= 1
-    values = _read(level.values, grid)
-    if level.mask is not None:
-        inside &= _read(level.mask, grid) > _WHOLE
-    return values, inside.to(values.dtype)
+    normal = M.copy()
+    normal[:, :3] *= (2 / sides)[:, None]
+    normal[:, :3, 3] -= 1
+    return places(voxels, normal)
+
+
+def _splined(level: Level, voxels: Tensor, M: Matrix) -> Tensor:
+    return read_spline(level.values, places(voxels, M))
 
 
 def _read(values: Tensor, grid: Tensor) -> Tensor:
+    """(C, K, N): values (C, D, H, W) at the places of a grid (K, N, 3)."""
     count = math.prod(grid.shape[:-1])
     read = grid_sample(
-        values[None, None],
+        values[None],
         grid.view(1, 1, 1, count, 3),
         mode="bilinear",
         padding_mode="border",
         align_corners=True,
     )
-    return read.view(grid.shape[:-1])
+    return read.view(len(values), *grid.shape[:-1])

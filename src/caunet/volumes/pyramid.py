@@ -33,6 +33,8 @@ class Level:
     """(4, 4): voxels (x, y, z) to millimeters."""
     mask: Tensor | None = None
     """(D, H, W), float32: the share of a voxel that counts; all of it if None."""
+    spline: bool = False
+    """Whether the values are coefficients of cubic splines (`spline.py`) instead of what is seen at the voxels."""
 
     @cached_property
     def from_mm(self) -> Matrix:

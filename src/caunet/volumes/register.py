@@ -6,6 +6,7 @@ Settings were chosen on BrainWeb's T1 volume and on made shapes, on none of the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,11 @@ from caunet.geometry import Matrix
 from caunet.volumes import uncertainty
 from caunet.volumes.alignment import Aligned, Frame, Sides, align, correlations, explained, likeness
 from caunet.volumes.light import CURVE, SMOOTH, UNIFORM, Light
-from caunet.volumes.points import choose_points
+from caunet.volumes.points import at_voxels, choose_points
 from caunet.volumes.prepare import extent
 from caunet.volumes.pyramid import Level, level_sizes, levels, smooth
 from caunet.volumes.search import about, around, center_of_mass, distinct, middle, rank, rotations, search
+from caunet.volumes.spline import spline_coefficients
 
 __all__ = ["Registration", "register"]
 
@@ -32,7 +34,9 @@ _SURE = 0.95  # share of the variance explained at the second level from which a
 _POOR = 0.8  # and below which another contrast is looked for everywhere
 _OTHER = 0.1  # by how much more a curve must explain for the contrast to be another
 _FEW = 2000  # points of each volume where guesses are tried
-_MANY = 50_000  # where the answer is refined
+_SOME = 16_000  # where it is refined
+_MANY = 50_000  # and at the finest level
+_THIN = 4  # one of how many points there are enough for the first steps
 _DISTANCE = 0.15  # of the side of a volume, between the shifts that a search tries
 _INFLATION = 8.0  # noise of smoothed voxels is not white, and the light is not exactly a field
 _RESAMPLING = 0.005  # voxels: what reading between voxels costs
@@ -73,9 +77,10 @@ def register(
     T, found, middling = guess.T[None], None, work.second
     for k in range(min(2, len(sizes) - 1), len(sizes)):
         last = k == len(sizes) - 1
-        sides = _sides(pyramids, k, _MANY)
-        found = align(sides, T, work.frame, model.generators(), 8, sizes[k] / (1000 if last else 30), light)
-        T = found.T
+        sides = _sharp_sides(pyramids, k, _MANY) if last else _sides(pyramids, k, _SOME)
+        for part, stop in ((_thinned(sides), 50), (sides, 500)) if last else ((sides, 30),):
+            found = align(part, T, work.frame, model.generators(), 8, sizes[k] / stop, light)
+            T = found.T
         if k == max(len(sizes) - 2, 0):
             middling = sides
     assert found is not None
@@ -182,6 +187,29 @@ def _other(found: _Guess, curved: _Guess) -> _Guess:
 def _sides(pyramids: tuple[list[Level], list[Level]], k: int, count: int) -> Sides:
     a, b = (_smoothed(pyramid[k]) for pyramid in pyramids)
     return Sides(a, b, choose_points(a, count), choose_points(b, count))
+
+
+def _sharp_sides(pyramids: tuple[list[Level], list[Level]], k: int, count: int) -> Sides:
+    """As `_sides`, read by splines and not smoothed; gradients, which noise hurts more, are those of smoothed values.
+
+    What is smoothed in its own grid is not the same thing in two grids that are turned and stretched.
+    """
+    levels_k = [pyramid[k] for pyramid in pyramids]
+    a, b = (_smoothed(level) for level in levels_k)
+    points = [choose_points(level, count) for level in (a, b)]
+    points = [replace(p, values=at_voxels(level, p.voxels)) for p, level in zip(points, levels_k, strict=True)]
+    sharp = [replace(level, values=spline_coefficients(level.values), spline=True) for level in levels_k]
+    return Sides(sharp[0], sharp[1], points[0], points[1], a, b)
+
+
+def _thinned(sides: Sides) -> Sides:
+    """The same with fewer points, evenly."""
+    some = slice(None, None, _THIN)
+    a, b = (
+        replace(p, voxels=p.voxels[some], values=p.values[some], gradient=p.gradient[some])
+        for p in (sides.points_a, sides.points_b)
+    )
+    return replace(sides, points_a=a, points_b=b)
 
 
 def _smoothed(level: Level) -> Level:
