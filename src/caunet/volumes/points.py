@@ -112,7 +112,8 @@ def read_level(
             inside &= _read(level.mask[None], grid)[0] > _WHOLE
         total = values if total is None else total.add_(values)
         counts = inside if counts is None else counts & inside
-    assert total is not None and counts is not None
+    assert total is not None
+    assert counts is not None
     return total if offsets is None else total / len(offsets), counts.to(total.dtype)
 
 

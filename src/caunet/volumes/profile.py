@@ -29,7 +29,9 @@ def profile(own: Level, other: Level, turn: Matrix) -> Matrix | None:
     array([-0.363, -0.121,  0.121,  0.363])
     >>> profile(thin, thick, np.eye(3))
     """
-    lengths = np.sqrt(np.square(other.from_mm[:3, :3] @ turn @ own.to_mm[:3, :3]).sum(0))  # in voxels of other
+    lengths = np.sqrt(
+        np.square(other.from_mm[:3, :3] @ turn @ own.to_mm[:3, :3]).sum(0)
+    )  # in voxels of other
     if (lengths < _THICK).all():
         return None
     lines = []

@@ -1,6 +1,6 @@
 """Register two volumes: first guesses at the coarsest levels, the best of them refined up to the finest.
 
-Settings were chosen on BrainWeb's T1 volume and on made shapes, on none of the volumes that results are given for.
+Settings were chosen on BrainWeb's T1 volume, which no result is given for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from caunet import geometry
-from caunet.estimation.motion_models import MotionModel
+from caunet.estimation.motion_models import MotionModel, create_motion_model
 from caunet.geometry import Matrix
 from caunet.volumes import uncertainty
 from caunet.volumes.alignment import Aligned, Frame, Sides, align, correlations, explained, likeness
@@ -20,19 +20,33 @@ from caunet.volumes.light import CURVE, SMOOTH, UNIFORM, Light
 from caunet.volumes.points import at_voxels, choose_points
 from caunet.volumes.prepare import extent
 from caunet.volumes.pyramid import Level, level_sizes, levels, smooth
-from caunet.volumes.search import about, around, center_of_mass, distinct, middle, rank, rotations, search
+from caunet.volumes.search import (
+    about,
+    around,
+    axes_turns,
+    distinct,
+    middle,
+    moments,
+    rank,
+    rotations,
+    search,
+    stretched,
+)
 from caunet.volumes.spline import spline_coefficients
 
 __all__ = ["Registration", "register"]
 
 _ROTATIONS = 600  # that a search tries, about 30 degrees apart
 _SIGHTED = 24  # guesses of a search that are improved
-_TRIED = 8  # of these, at the second level, of models with few freedoms
-_FREE = 12  # degrees of freedom with which the coarsest level, a blob, leads astray
+_TRIED = 8  # of these, at the second level
+_FINALISTS = 4  # of these, at the third
+_FREE = 12  # degrees of freedom from which the coarsest level has too little to show
 _APART = 0.35  # by which linear parts differ to be different guesses, about 14 degrees
-_SURE = 0.95  # share of the variance explained at the second level from which a guess is not doubted
+_SURE = 0.9  # mean correlation of blocks at the third level from which a guess is not doubted
 _POOR = 0.8  # and below which another contrast is looked for everywhere
-_OTHER = 0.1  # by how much more a curve must explain for the contrast to be another
+_OTHER = 0.02  # by how much better another contrast must be
+_LEFT = 0.7  # of what a field leaves unexplained, what a curve must leave at most to be taken
+_CHECKED = 4000  # points of each volume where guesses are checked
 _FEW = 2000  # points of each volume where guesses are tried
 _SOME = 16_000  # where it is refined
 _MANY = 50_000  # and at the finest level
@@ -73,7 +87,7 @@ def register(
     pyramids = levels(a, sizes), levels(b, sizes)
     work = _Search(pyramids, sizes, model, allowed)
     guess = work.best(first)
-    light = SMOOTH if guess.light is UNIFORM else guess.light
+    light = work.light(guess.T)
     T, found, middling = guess.T[None], None, work.second
     for k in range(min(2, len(sizes) - 1), len(sizes)):
         last = k == len(sizes) - 1
@@ -110,7 +124,7 @@ def _covariance(found: Aligned, corners: Matrix, generators: Matrix, frame: Fram
 
 
 class _Search:
-    """First guesses at the two coarsest levels."""
+    """First guesses at the two coarsest levels, checked at the third."""
 
     def __init__(
         self,
@@ -122,28 +136,46 @@ class _Search:
         self.pyramids, self.sizes, self.model, self.allowed = pyramids, sizes, model, allowed
         self.side = float(np.prod(extent(pyramids[0][0])) ** (1 / 3))
         self.frame = Frame(middle(pyramids[0][0]), self.side / 2)
-        self.coarse = _sides(pyramids, 0, _FEW)
-        self.second = _sides(pyramids, min(1, len(sizes) - 1), _FEW)
+        self.coarse, self.second = (_sides(pyramids, self._level(k), _FEW) for k in (0, 1))
+        self.third = _sides(pyramids, self._level(2), _CHECKED)
+        # A blob has no shape to stretch: with all freedoms the coarsest level leads astray.
+        stiff = create_motion_model("rigid", dimensions=3) if model.freedom >= _FREE else model
+        self.stiff, self.own = stiff.generators(), model.generators()
 
     def best(self, first: list[Matrix]) -> _Guess:
         """The best guess: of the first ones, of a search over rotations, of one over shifts, too; as far as needed."""
         a, b = self.pyramids[0][0], self.pyramids[1][0]
-        masses = center_of_mass(a), center_of_mass(b)
-        guesses = np.stack([*first, about(np.eye(3), middle(a), middle(b)), about(np.eye(3), *masses)])
+        (mass_a, spread_a), (mass_b, spread_b) = moments(a), moments(b)
+        freedom, still = self.model.freedom, np.eye(3)
+        guesses = np.stack([*first, about(still, middle(a), middle(b)), about(still, mass_a, mass_b)])
         guesses = self._allowed(guesses, first[0])
         found = self._tried(guesses, UNIFORM)
-        if found.score <= _SURE:
-            found = _other(found, self._tried(guesses, CURVE))
-        turns = rotations(_ROTATIONS) if self.model.freedom > 3 else np.eye(3)[None]
-        for points in (masses[1][None], around(masses[1], _DISTANCE * self.side)):
+        if found.score <= _SURE and freedom > 3:
+            linear = stretched(axes_turns(spread_a, spread_b), spread_a, spread_b, freedom)
+            shaped = self._allowed(about(linear, mass_a, mass_b), first[0])
+            found = _better(found, self._tried(shaped, UNIFORM))
+        if found.score > _SURE:
+            return found
+        turns = rotations(_ROTATIONS) if freedom > 3 else still[None]
+        linear = stretched(turns, spread_a, spread_b, freedom)
+        for points in (mass_b[None], around(mass_b, _DISTANCE * self.side)):
+            spread = self._allowed(np.concatenate([about(linear, mass_a, to) for to in points]), first[0])
+            found = _better(found, self._searched(spread, UNIFORM))
             if found.score > _SURE:
                 return found
-            spread = self._allowed(np.concatenate([about(turns, masses[0], to) for to in points]), first[0])
-            found = max(found, self._searched(spread, UNIFORM), key=lambda guess: guess.score)
+        found = _better(found, self._tried(guesses, CURVE))
         if found.score < _POOR:
-            spread = self._allowed(about(turns, *masses), first[0])
-            found = _other(found, self._searched(spread, CURVE))
+            spread = self._allowed(about(linear, mass_a, mass_b), first[0])
+            found = _better(found, self._searched(spread, CURVE))
         return found
+
+    def light(self, T: Matrix) -> Light:
+        """A field or a curve, whichever explains more under T (4, 4); in doubt, a field."""
+        left = [1 - float(explained(self.third, T[None], self.frame, one)[0][0]) for one in (SMOOTH, CURVE)]
+        return CURVE if left[1] < _LEFT * left[0] else SMOOTH
+
+    def _level(self, k: int) -> int:
+        return min(k, len(self.sizes) - 1)
 
     def _allowed(self, guesses: Matrix, otherwise: Matrix) -> Matrix:
         if self.allowed is None:
@@ -159,29 +191,44 @@ class _Search:
         return self._tried(search(guesses, score, _SIGHTED), light)
 
     def _tried(self, guesses: Matrix, light: Light) -> _Guess:
-        """Improve ``guesses`` (K, 4, 4) at the two coarsest levels, and return the best."""
-        T, generators = guesses, self.model.generators()
-        size = self.sizes[min(1, len(self.sizes) - 1)]
-        own = SMOOTH if light is UNIFORM else light
-        if self.model.freedom < _FREE:
-            T = align(self.coarse, T, self.frame, generators, 6, self.sizes[0] / 20, light).T
-            ranks = (
-                rank(*correlations(self.second, T))
-                if light is UNIFORM
-                else rank(*explained(self.second, T, self.frame, own))
-            )
-            T = T[distinct(T, ranks, _TRIED, _APART)]
-        T = align(self.second, T, self.frame, generators, 10, size / 20, light).T
-        scores = rank(*explained(self.second, T, self.frame, own))
+        """Improve ``guesses`` (K, 4, 4) level by level, fewer at each, and return the best at the third."""
+        fine = SMOOTH if light is UNIFORM else light
+        T = align(self.coarse, guesses, self.frame, self.stiff, 6, self.sizes[0] / 20, light).T
+        T = self._kept(self.second, T, light, _TRIED)
+        T = align(self.second, T, self.frame, self.own, 10, self.sizes[self._level(1)] / 20, light).T
+        T = self._kept(self.second, T, fine, _FINALISTS)
+        best = _Guess(T[0], -np.inf, light)
+        for some in (T[:1], T[1:]):  # the first is mostly the right one
+            if len(some) and best.score <= _SURE:
+                best = max(best, self._checked(some, fine), key=lambda guess: guess.score)
+        return best._replace(light=light)
+
+    def _checked(self, T: Matrix, light: Light) -> _Guess:
+        """The best of T (K, 4, 4) at the third level."""
+        T = align(self.third, T, self.frame, self.own, 8, self.sizes[self._level(2)] / 20, light).T
+        scores = [_agreement(self.third, one) for one in T]
         if self.allowed is not None:
-            scores = np.where([self.allowed(one) for one in T], scores, scores - 1)
-        best = int(scores.argmax())
-        return _Guess(T[best], float(scores[best]), light)
+            scores = [s if self.allowed(one) else s - 1 for s, one in zip(scores, T, strict=True)]
+        best = int(np.argmax(scores))
+        return _Guess(T[best], scores[best], light)
+
+    def _kept(self, sides: Sides, T: Matrix, light: Light, count: int) -> Matrix:
+        """The best ``count`` of T (K, 4, 4)."""
+        measured = correlations(sides, T) if light is UNIFORM else explained(sides, T, self.frame, light)
+        kept: Matrix = T[distinct(T, rank(*measured), count, _APART)]
+        return kept
 
 
-def _other(found: _Guess, curved: _Guess) -> _Guess:
-    """A guess by which the volumes have different contrasts, if it explains clearly more."""
-    return curved if curved.score > found.score + _OTHER else found
+def _agreement(sides: Sides, T: Matrix) -> float:
+    """How well blocks of both volumes agree under T (4, 4); less where little overlaps."""
+    alike, _, share = likeness(sides, T)
+    return float(rank(np.array(alike), np.array(share)))
+
+
+def _better(found: _Guess, other: _Guess) -> _Guess:
+    """The better guess; one by which the volumes have different contrasts only if it is clearly better."""
+    margin = 0.0 if other.light is found.light else _OTHER if other.light is CURVE else -_OTHER
+    return other if other.score > found.score + margin else found
 
 
 def _sides(pyramids: tuple[list[Level], list[Level]], k: int, count: int) -> Sides:
@@ -197,7 +244,9 @@ def _sharp_sides(pyramids: tuple[list[Level], list[Level]], k: int, count: int) 
     levels_k = [pyramid[k] for pyramid in pyramids]
     a, b = (_smoothed(level) for level in levels_k)
     points = [choose_points(level, count) for level in (a, b)]
-    points = [replace(p, values=at_voxels(level, p.voxels)) for p, level in zip(points, levels_k, strict=True)]
+    points = [
+        replace(p, values=at_voxels(level, p.voxels)) for p, level in zip(points, levels_k, strict=True)
+    ]
     sharp = [replace(level, values=spline_coefficients(level.values), spline=True) for level in levels_k]
     return Sides(sharp[0], sharp[1], points[0], points[1], a, b)
 

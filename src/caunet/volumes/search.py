@@ -10,9 +10,21 @@ import torch
 
 from caunet import geometry
 from caunet.geometry import Matrix
+from caunet.volumes.prepare import extent
 from caunet.volumes.pyramid import Level
 
-__all__ = ["about", "around", "center_of_mass", "distinct", "middle", "rank", "rotations", "search"]
+__all__ = [
+    "about",
+    "around",
+    "axes_turns",
+    "distinct",
+    "middle",
+    "moments",
+    "rank",
+    "rotations",
+    "search",
+    "stretched",
+]
 
 _PHI = math.sqrt(2.0)
 _PSI = 1.533751168755204288118041413  # the positive root of x^4 = x + 4
@@ -20,7 +32,8 @@ _BATCH = 64  # rotations that are tried at once
 _PEAK = (
     0.8  # by which linear parts of guesses differ at least, about 33 degrees: neighbors of a better one go
 )
-_OVERLAP = 0.5  # share of a volume from which an overlap counts fully
+_FAINT = 0.1  # difference from the background that is none
+_OVERLAP = 0.25  # share of a volume from which an overlap counts fully
 
 
 def rotations(count: int) -> Matrix:
@@ -57,25 +70,54 @@ def middle(level: Level) -> Matrix:
     return center
 
 
-def center_of_mass(level: Level) -> Matrix:
-    """(3,): of what differs from the background, in millimeters.
+def moments(level: Level) -> tuple[Matrix, Matrix]:
+    """(3,) and (3, 3): center and covariance of what differs from the background, in millimeters.
 
     The background is the median value on the faces of the box.
     """
     values = level.values
     faces = torch.cat([values.movedim(axis, 0)[[0, -1]].reshape(-1) for axis in range(3)])
-    mass = (values - faces.median()).abs()
+    mass = ((values - faces.median()).abs() - _FAINT).clamp_min(0).double()
     if level.mask is not None:
         mass = mass * level.mask
     total = float(mass.sum())
     if total <= 1e-9:
-        return middle(level)
-    place = []
-    for axis in (2, 1, 0):
-        line = torch.arange(values.shape[axis], dtype=mass.dtype, device=mass.device)
-        place.append(float((mass.movedim(axis, -1) * line).sum()) / total)
-    center: Matrix = geometry.apply(level.to_mm, np.array([place]))[0]
-    return center
+        return middle(level), np.eye(3) * float(np.square(extent(level)).mean()) / 12
+    sides = [torch.arange(side, dtype=mass.dtype, device=mass.device) for side in values.shape]
+    z, y, x = torch.meshgrid(*sides, indexing="ij")
+    places = torch.stack([x, y, z]).reshape(3, -1)
+    weight = mass.reshape(-1) / total
+    center = places @ weight
+    away = places - center[:, None]
+    spread = ((away * weight) @ away.T).cpu().numpy()
+    linear = level.to_mm[:3, :3]
+    return geometry.apply(level.to_mm, center.cpu().numpy()[None])[0], linear @ spread @ linear.T
+
+
+def stretched(turns: Matrix, spread_a: Matrix, spread_b: Matrix, freedom: int) -> Matrix:
+    """(K, 3, 3): linear maps for rotations (K, 3, 3), which take one covariance (3, 3) to the other.
+
+    As far as the ``freedom`` of the model goes: a rotation (6) does not stretch, a similarity (7) scales; an affine map
+    (12) is any rotation between the shapes made round.
+    """
+    if freedom < 7:
+        return turns
+    if freedom < 12:
+        return turns * (np.linalg.det(spread_b) / np.linalg.det(spread_a)) ** (1 / 6)
+    roots = []
+    for spread in (spread_a, spread_b):
+        size, axes = np.linalg.eigh(spread)
+        roots.append((axes * np.sqrt(size)) @ axes.T)
+    maps: Matrix = roots[1] @ turns @ np.linalg.inv(roots[0])
+    return maps
+
+
+def axes_turns(spread_a: Matrix, spread_b: Matrix) -> Matrix:
+    """(4, 3, 3): the rotations that take the principal axes of one covariance to those of the other."""
+    axes_a, axes_b = (np.linalg.eigh(spread)[1] for spread in (spread_a, spread_b))
+    signs = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
+    turns: Matrix = (axes_b * signs[:, None]) @ axes_a.T
+    return turns[np.linalg.det(turns) > 0]
 
 
 def rank(correlation: Matrix, share: Matrix) -> Matrix:

@@ -54,7 +54,9 @@ def read_spline(coefficients: Tensor, places: Tensor) -> Tensor:
     base = places.floor()
     t = places - base
     cubes = (1 - t).pow(3) / 6, 2 / 3 - t.square() * (2 - t) / 2
-    first = cubes[0] + cubes[1]  # the weight of the two coefficients on the left; those on the right have the rest
+    first = (
+        cubes[0] + cubes[1]
+    )  # the weight of the two coefficients on the left; those on the right have the rest
     left = base - 1 + cubes[1] / first
     right = base + 1 + t.pow(3) / 6 / (1 - first)
     scale = torch.tensor([2 / max(side - 1, 1) for side in coefficients.shape[::-1]]).to(places)

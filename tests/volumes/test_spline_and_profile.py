@@ -1,0 +1,62 @@
+"""Splines against SciPy's; thick slices; moments by their definition."""
+
+import numpy as np
+import scipy.ndimage as ndi
+import torch
+
+from caunet.volumes import Volume, estimate_volume
+from caunet.volumes.pyramid import Level
+from caunet.volumes.search import axes_turns, moments, rotations, stretched
+from caunet.volumes.spline import read_spline, spline_coefficients
+from tests.volumes.scenes import carried, mean_distance, middle_of, scene, turned
+
+
+def test_splines_are_scipys():
+    rng = np.random.default_rng(0)
+    values = rng.random((9, 14, 11))
+    places = rng.random((500, 3)) * (np.array(values.shape[::-1]) - 1)
+    ours = read_spline(spline_coefficients(torch.from_numpy(values)), torch.from_numpy(places)).numpy()
+    theirs = ndi.map_coordinates(values, places[:, ::-1].T, order=3, mode="mirror")
+    np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+def test_splines_go_through_the_voxels_of_thin_volumes():
+    values = torch.rand(1, 2, 17, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    z, y, x = torch.meshgrid(*(torch.arange(n, dtype=torch.float64) for n in values.shape), indexing="ij")
+    read = read_spline(spline_coefficients(values), torch.stack([x, y, z], -1))
+    torch.testing.assert_close(read, values)
+
+
+def test_thick_slices_are_compared_with_means():
+    """Slices six times as thick as wide, each the mean of six thin ones, in either place."""
+    a = scene((72, 60, 56), seed=4)
+    M = turned(17, (1, 2, 1), (1.5, -2.0, 1.0), middle_of(a.shape))
+    b = carried(a, M)
+    thick = b.reshape(12, 6, *b.shape[1:]).mean(1)
+    into = np.diag([1.0, 1.0, 6.0, 1.0])  # voxels of thick to those of b
+    into[2, 3] = 2.5
+    truth = np.linalg.inv(into) @ M
+    grids = np.eye(4), np.diag([1.0, 1.0, 6.0, 1.0])
+    thin_first = estimate_volume(Volume(a, grids[0]), Volume(thick, grids[1]))
+    thick_first = estimate_volume(Volume(thick, grids[1]), Volume(a, grids[0]))
+    assert mean_distance(into @ np.asarray(thin_first), M, a.shape) < 0.02
+    assert mean_distance(np.linalg.inv(np.asarray(thick_first)), truth, a.shape) < 0.02
+
+
+def test_moments_by_their_definition_and_as_an_affine_map_changes_them():
+    a = scene(seed=2)
+    grid = np.array([[0, -2.0, 0, 30], [1.5, 0, 0, 10], [0, 0, 3.0, -5], [0, 0, 0, 1]])
+    center, spread = moments(Level(torch.from_numpy(a), grid))
+    mass = np.maximum(a - 0.1, 0).ravel()
+    z, y, x = (one.ravel() for one in np.indices(a.shape))
+    places = (grid @ np.stack([x, y, z, np.ones_like(x)]))[:3]
+    np.testing.assert_allclose(center, np.average(places, axis=1, weights=mass), atol=1e-3)
+    np.testing.assert_allclose(spread, np.cov(places, aweights=mass, bias=True), rtol=1e-4, atol=1e-3)
+    A = rotations(5)[3] @ np.diag([1.2, 0.9, 1.0])
+    moved = A @ spread @ A.T
+    for linear in stretched(rotations(7), spread, moved, 12):
+        np.testing.assert_allclose(linear @ spread @ linear.T, moved, atol=1e-6)
+    R = rotations(5)[1]
+    turns = axes_turns(spread, R @ spread @ R.T)
+    assert len(turns) == 4
+    assert min(np.abs(turn - R).max() for turn in turns) < 1e-6
