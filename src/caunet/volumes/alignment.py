@@ -191,7 +191,7 @@ class _Work:
         if lit is None:
             lit = self.light.first(*_gain_and_bias(read, inside, own))
         residual = read - (basis @ lit[..., None])[..., 0]
-        spread = _median(residual.abs(), inside).clamp_min(_QUIET) * 1.4826
+        spread = _median(residual.abs(), inside * points.textured).clamp_min(_QUIET) * 1.4826
         weight = inside / (1 + (residual / (_TOLERANCE * spread[:, None])).square()).square()
         if across is None:
             gradient = points.gradient * (self.light.slope(lit, own)[..., None] * self.frame.unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ __all__ = ["Points", "at_voxels", "choose_points", "places", "read_gradient", "r
 
 _BLOCK = 4  # side of the blocks that are chosen as one
 _FAINT = 1e-3  # share of the mean squared gradient below which a block shows nothing
+_CHANGES = 0.1  # and from which a voxel does
 _COUNTS = 0.5  # share of a voxel that must count
 _WHOLE = 0.99  # share of a place between voxels that must count
 
@@ -34,6 +36,12 @@ class Points:
     """(N, 3): change per millimeter."""
     to_mm: Matrix
     """(4, 4): voxels to millimeters."""
+
+    @cached_property
+    def textured(self) -> Tensor:
+        """(N,), float: 1 where the values change, 0 in the background."""
+        change = self.gradient.square().sum(1)
+        return (change > _CHANGES * change.mean()).to(self.values.dtype)
 
     def __len__(self) -> int:
         return len(self.voxels)

@@ -59,7 +59,7 @@ def read_spline(coefficients: Tensor, places: Tensor) -> Tensor:
     )  # the weight of the two coefficients on the left; those on the right have the rest
     left = base - 1 + cubes[1] / first
     right = base + 1 + t.pow(3) / 6 / (1 - first)
-    scale = torch.tensor([2 / max(side - 1, 1) for side in coefficients.shape[::-1]]).to(places)
+    scale = places.new_tensor([2 / max(side - 1, 1) for side in coefficients.shape[::-1]])
     left, right = left * scale - 1, right * scale - 1
     count = math.prod(places.shape[:-1])
     total = places.new_zeros(places.shape[:-1])
