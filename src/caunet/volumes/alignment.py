@@ -136,7 +136,7 @@ class _Work:
     def look_across(self, T: Matrix) -> None:
         """From now on, compare thick voxels with means, as they lie under T (4, 4)."""
         a, b, turn = self.sides.a, self.sides.b, T[:3, :3]
-        self.profiles = [profile(a, b, turn), profile(b, a, np.linalg.inv(turn))]
+        self.profiles = [profile(a, b, turn), profile(b, a, geometry.invert(T)[:3, :3])]
 
     def step(self, T: Matrix) -> tuple[Matrix, Matrix]:
         """One step of each: the new T, and how far it moved."""

@@ -103,7 +103,8 @@ def stretched(turns: Matrix, spread_a: Matrix, spread_b: Matrix, freedom: int) -
     if freedom < 7:
         return turns
     if freedom < 12:
-        return turns * (np.linalg.det(spread_b) / np.linalg.det(spread_a)) ** (1 / 6)
+        factor: float = (np.linalg.det(spread_b) / np.linalg.det(spread_a)) ** (1 / 6)
+        return turns * factor
     roots = []
     for spread in (spread_a, spread_b):
         size, axes = np.linalg.eigh(spread)
@@ -117,7 +118,8 @@ def axes_turns(spread_a: Matrix, spread_b: Matrix) -> Matrix:
     axes_a, axes_b = (np.linalg.eigh(spread)[1] for spread in (spread_a, spread_b))
     signs = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
     turns: Matrix = (axes_b * signs[:, None]) @ axes_a.T
-    return turns[np.linalg.det(turns) > 0]
+    proper: Matrix = turns[np.linalg.det(turns) > 0]
+    return proper
 
 
 def rank(correlation: Matrix, share: Matrix) -> Matrix:
