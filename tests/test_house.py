@@ -50,6 +50,7 @@ FOUNDATION: dict[str, set[str]] = {
     "progress": set(),
     "provenance": set(),
     "registry": {"errors"},
+    "sizes": set(),
     "tables": set(),
     "torch_private": set(),
     "drawing": {"extras", "files"},

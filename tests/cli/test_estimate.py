@@ -170,7 +170,7 @@ def test_bad_pictures_are_one_line_and_code_2(pictures, tmp_path, capsys):
     Image.fromarray(np.zeros((1, 1), np.uint8)).save(tmp_path / "dot.png")
     for name, words in {
         "text.png": "not an image in a known format",
-        "dot.png": "too small: 1 x 1 pixels",
+        "dot.png": "too small: height 1, width 1",
         "none.png": "cannot be read: No such file or directory",
         ".": "is a directory",
         "pipe": "cannot be read: it is a named pipe, and only regular files are read",

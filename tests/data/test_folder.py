@@ -82,7 +82,7 @@ def test_unusable_files_are_all_named(folder):
     assert "2 files or folders cannot be used" in message
     assert "--skip-bad" in message
     assert f"{broken}: cannot be read" in message
-    assert f"{small}: 100 x 31 pixels, smaller than a tile of 32" in message
+    assert f"{small}: height 31, width 100, smaller than a tile of 32" in message
 
 
 def test_unusable_files_are_passed_over_when_asked(folder):

@@ -91,7 +91,7 @@ def test_errors_name_the_argument(estimator, tmp_path):
             estimator(value, CAMERA)
     with pytest.raises(ValueError, match=r"^b has .* NaN or infinite"):
         estimator(CAMERA, broken)
-    with pytest.raises(ValueError, match=r"^a: too small: 1 x 1"):
+    with pytest.raises(ValueError, match=r"^a: too small: height 1, width 1"):
         estimator(CAMERA[:1, :1], CAMERA)
     with pytest.raises(TypeError, match=r"^b must be uint8, .* got int64"):
         estimator(CAMERA, CAMERA.astype(np.int64))

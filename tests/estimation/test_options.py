@@ -241,7 +241,7 @@ def test_batches_are_loops(projective):
     [
         ({"mask_a": np.ones((5, 5), bool)}, r"mask_a must be \(height, width\) = \(128, 128\)"),
         ({"mask_b": np.zeros(SIZE, bool)}, r"mask_b must have pixels that count, got none"),
-        ({"region": (0, 0, 200, 20)}, r"region must be .* within the image of 128 x 128 pixels, got"),
+        ({"region": (0, 0, 200, 20)}, r"region must be .* within the image of height 128, width 128, got"),
         ({"region": (0, 0, 8, 20)}, r"region must be .* of at least 16 x 16, got"),
         ({"region": (0, 0, 20)}, r"region must be \(x, y, width, height\) in whole pixels, got"),
         ({"region_b": (0.5, 0, 20, 20)}, r"region_b must be \(x, y, width, height\) in whole pixels"),

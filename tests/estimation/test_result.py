@@ -192,7 +192,8 @@ def test_warp_fills_and_sizes():
     small = estimate().warp(PHOTO, size=(10, 12))
     np.testing.assert_array_equal(small, estimate().warp(PHOTO)[:10, :12])
     with pytest.raises(
-        ValueError, match="b must be the image that was compared, 90 x 70 pixels, got 80 x 70"
+        ValueError,
+        match="b must be the image that was compared, height 70, width 90, got height 70, width 80",
     ):
         estimate().warp(PHOTO[:, :80])
     for bad in (np.zeros((2, 2, 2, 2)), torch.zeros(2), np.zeros((0, 3))):

@@ -181,7 +181,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     tifffile.imwrite(path, FRAMES[:3], photometric="minisblack")
     out, table = tmp_path / "out.tif", tmp_path / "m.csv"
     assert main(["align", str(path), "--out", str(out), "--table", str(table), "--crop", "common"]) == 0
-    assert "3 frames of 96 x 96 pixels" in capsys.readouterr().out
+    assert "3 frames of height 96, width 96" in capsys.readouterr().out
     assert len(table.read_text().splitlines()) == 4
     assert tifffile.imread(out).shape[0] == 3
     write_frames(FRAMES[:3], tmp_path / "in.mkv", rate=12)

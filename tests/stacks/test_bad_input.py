@@ -28,12 +28,17 @@ def test_frames_of_another_size_are_named_and_harm_no_other(tmp_path: Path) -> N
     made = caunet.align(tmp_path, missing="interpolate", progress=False, threads=1)
     ((number, reason),) = made.problems
     assert number == 2
-    assert reason == f"{tmp_path / '2.png'} is 80 x 96 pixels, the frames before it are 96 x 96"
+    assert (
+        reason
+        == f"{tmp_path / '2.png'} has height 96, width 80, the frames before it have height 96, width 96"
+    )
     assert gap(made.matrices[[0, 1, 3]], TRUTH[[0, 1, 3]]).max() < 0.2
     warped = list(made.warp(tmp_path))
     assert [frame.shape for frame in warped] == [(SIDE, SIDE)] * 4
     assert not warped[2].any()
-    with pytest.raises(DataError, match=r"most have another size than the first that can be used: .*80 x 96"):
+    with pytest.raises(
+        DataError, match=r"most have another size than the first that can be used: .*height 96, width 80"
+    ):
         caunet.align([FRAMES[0], FRAMES[1][:, :80], FRAMES[2][:, :80]], progress=False)
 
 

@@ -294,10 +294,10 @@ BAD_FORMS = {
     "smaller bomb": (
         parts(a=SMALL, b=bomb(5000, 5000)),
         {},
-        "b: too large, 5000 x 5000 pixels; at most 24 mega",
+        "b: too large, height 5000, width 5000; at most 24 mega",
     ),
     "beyond Pillow's bombs": (parts(a=bomb(2**30, 2**30), b=SMALL), {}, "a: too large"),
-    "speck": (parts(a=SMALL, b=png(ASTRONAUT[:8, :8])), {}, "b: too small: 8 x 8"),
+    "speck": (parts(a=SMALL, b=png(ASTRONAUT[:8, :8])), {}, "b: too small: height 8, width 8"),
     "beside": (
         parts(a=png(np.zeros((30, 3300, 3), np.uint8)), b=SMALL),
         {},
@@ -466,7 +466,7 @@ def test_what_is_wrong_with_a_stack_is_said(ask):
         ({"frame_1": frame, "frame_2": png(ASTRONAUT[:150, :180])}, "frame_2 must have the size of frame_1."),
         (
             {"frame_1": png(ASTRONAUT), "frame_2": frame},
-            "frame_1: too large, 512 x 512 pixels; at most 320 a side.",
+            "frame_1: too large, height 512, width 512; at most 320 pixels a side.",
         ),
     ]
     for files, reason in wrong:

@@ -149,7 +149,7 @@ ELSEWHERE = b"ObjectType = Image\nNDims = 3\nDimSize = 8 8 8\nElementType = MET_
         (promising((2000, 2000, 2000)), "b: must have at most"),
         (
             nifti(np.zeros((300, 300, 200), np.uint8)),
-            "b: too large, 300 x 300 x 200 voxels; at most 16,777,216.",
+            "b: too large, depth 200, height 300, width 300; at most 16,777,216 voxels.",
         ),
         (nifti(np.zeros((9, 9, 2), np.uint8)), "b: must have at least 4 voxels along each axis"),
         (ELSEWHERE, "b: must be a MetaImage that holds its own numbers"),

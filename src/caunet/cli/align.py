@@ -77,6 +77,7 @@ class Align:
         """Align, write, and say what was found."""
         from caunet.cli.estimate import existing_device
         from caunet.images.frames import frame_rate
+        from caunet.sizes import size_text
         from caunet.stacks import align
         from caunet.stacks.writing import check_writable, write_frames
 
@@ -97,8 +98,7 @@ class Align:
         lost = len(found.problems)
         if self.stabilise is not None:
             found = found.smoothed(self.stabilise)
-        height, width = found.size
-        print(f"{len(found)} frames of {width} x {height} pixels, {len(found.links)} relations")
+        print(f"{len(found)} frames of {size_text(found.size)}, {len(found.links)} relations")
         if lost:
             print(f"{lost} without an answer:")
         for _, reason in found.problems[:10]:

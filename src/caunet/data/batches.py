@@ -15,6 +15,7 @@ import numpy.typing as npt
 from caunet.data.download import SourceError
 from caunet.errors import DataError
 from caunet.images.decode import read_samples
+from caunet.sizes import size_text
 
 __all__ = ["ROW_LIMIT", "decode_binary", "decode_pickle", "decode_png"]
 
@@ -34,7 +35,9 @@ def decode_png(data: bytes) -> Pixels:
         raise SourceError(str(error)) from error
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[1] != 1024 or len(pixels) > ROW_LIMIT:
         height, width = pixels.shape[:2]
-        raise SourceError(f"a batch has {width} x {height} {pixels.dtype} pixels, not 1024 x N RGB")
+        raise SourceError(
+            f"a batch has {size_text((height, width))} of {pixels.dtype}, not width 1024 of RGB bytes"
+        )
     return pixels.reshape(-1, 32, 32, 3)
 
 

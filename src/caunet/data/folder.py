@@ -19,6 +19,7 @@ from caunet.errors import DataError
 from caunet.files import printable_path, sha256
 from caunet.images import SUFFIXES, ImageError, read_uint8
 from caunet.progress import track
+from caunet.sizes import size_text
 
 __all__ = ["list_images", "list_volumes", "load", "load_volumes", "volume_bytes"]
 
@@ -206,8 +207,7 @@ def _part(
 def _read(file: Path, tile: int) -> Bytes:
     gray = read_uint8(file)
     if min(gray.shape) < tile:
-        height, width = gray.shape
-        raise ImageError(printable_path(file), f"{width} x {height} pixels, smaller than a tile of {tile}")
+        raise ImageError(printable_path(file), f"{size_text(gray.shape)}, smaller than a tile of {tile}")
     return gray
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from caunet import geometry
 from caunet.geometry import Matrix
 from caunet.images import MAX_PIXELS
+from caunet.sizes import size_text
 
 __all__ = ["CANVASES", "Canvas", "CanvasName", "canvas_of"]
 
@@ -57,7 +58,7 @@ def canvas_of(name: str, H: Matrix, size_a: tuple[int, int], size_b: tuple[int, 
     width, height = int(right - left) + 1, int(bottom - top) + 1
     if width * height > MAX_PIXELS:
         limit = f"at most {MAX_PIXELS // 10**6} megapixels"
-        raise ValueError(f"canvas {name!r} must be {limit}, got {width} x {height} pixels")
+        raise ValueError(f"canvas {name!r} must be {limit}, got {size_text((height, width))}")
     if min(width, height) < 1:
         raise ValueError("canvas 'overlap' needs images that overlap, got two that share no pixel")
     return Canvas(int(left), int(top), width, height)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from caunet.estimation.motion_models import motion_model_class
+from caunet.sizes import size_text
 
 __all__ = ["confidence_line", "confidence_word", "summarize"]
 
@@ -48,7 +49,7 @@ def summarize(data: Mapping[str, Any]) -> str:
         ("motions", f"{data['inliers']:,} of {data['matches']:,} agree"),
         ("time", f"{data['seconds'] * 1000:.0f} ms"),
     ]
-    lines = [f"{data['model']}, from a ({_size(data['size_a'])}) to b ({_size(data['size_b'])}):"]
+    lines = [f"{data['model']}, from a ({size_text(data['size_a'])}) to b ({size_text(data['size_b'])}):"]
     lines += [
         "  " + " ".join(f"{0 if abs(value) < 1e-12 else value:14.7g}" for value in row)
         for row in data["matrix"]
@@ -60,7 +61,3 @@ def summarize(data: Mapping[str, Any]) -> str:
 def _explained(share: float | None) -> list[tuple[str, str]]:
     """Said only where much is left: a scene with depth, something that covers it."""
     return [] if share is None or share > 0.9 else [("explained", f"{100 * share:.0f} % of the image")]
-
-
-def _size(size: list[int]) -> str:
-    return f"height {size[0]}, width {size[1]}"

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from caunet.geometry import Matrix
 from caunet.images import MIN_SIDE, LoadedImage
+from caunet.sizes import size_text
 
 __all__ = ["Part", "part_of"]
 
@@ -59,5 +60,5 @@ def _checked(region: Any, size: tuple[int, int], argument: str) -> tuple[int, in
     if min(width, height) < MIN_SIDE:
         raise ValueError(f"{what}, of at least {MIN_SIDE} x {MIN_SIDE}, got {region!r}")
     if x < 0 or y < 0 or x + width > size[1] or y + height > size[0]:
-        raise ValueError(f"{what} within the image of {size[1]} x {size[0]} pixels, got {region!r}")
+        raise ValueError(f"{what} within the image of {size_text(size)}, got {region!r}")
     return x, y, width, height

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from caunet import geometry
 from caunet.geometry.sampling import Mode
+from caunet.sizes import size_text
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -103,8 +104,7 @@ def _resample_tensor(
     found = (tensor.shape[-2], tensor.shape[-1])
     if expected is not None and found != expected:
         raise ValueError(
-            f"b must be the image that was compared, {expected[1]} x {expected[0]} pixels, "
-            f"got {found[1]} x {found[0]}"
+            f"b must be the image that was compared, {size_text(expected)}, got {size_text(found)}"
         )
     images = tensor[None]
     if not tensor.is_floating_point():

@@ -29,6 +29,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError, features
 from caunet.errors import DataError, MissingExtraError
 from caunet.extras import require
 from caunet.files import address_reason, open_regular, printable_path
+from caunet.sizes import size_text
 
 __all__ = [
     "FORMATS",
@@ -122,7 +123,7 @@ def decode(image: Image.Image, name: str, *, opacity: bool = False) -> Samples:
     """
     with _decoding_errors(name):
         if image.width * image.height > MAX_PIXELS:
-            raise ImageError(name, _too_large(f": {image.width} x {image.height} pixels"))
+            raise ImageError(name, _too_large(f": {size_text((image.height, image.width))}"))
         image.load()
         upright = ImageOps.exif_transpose(image)
         if upright.mode == "F":

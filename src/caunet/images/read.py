@@ -29,6 +29,7 @@ from torch import Tensor
 from caunet.files import printable_path
 from caunet.images.decode import MAX_PIXELS, ImageError, Samples, decode, image_formats, read_samples
 from caunet.images.gray import to_gray
+from caunet.sizes import size_text
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -198,7 +199,7 @@ def _read(value: Any, argument: str, *, opacity: bool = False) -> tuple[Samples,
 
     if isinstance(value, Image.Image):
         if min(value.size) < 1:
-            raise ValueError(f"{argument} is empty: {value.width} x {value.height} pixels")
+            raise ValueError(f"{argument} is empty: {size_text((value.height, value.width))}")
         return decode(value, f"{argument}: the PIL image", opacity=opacity), "PIL image"
     if callable(getattr(value, "read", None)):
         return _from_bytes(_file_content(value, argument), f"{argument}: the file", opacity), "file"
@@ -293,13 +294,13 @@ def _dtype_error(argument: str, got: str, advice: str) -> str:
 def _check_size(height: int, width: int, argument: str) -> None:
     if height * width > MAX_PIXELS:
         limit = f"at most {MAX_PIXELS // 10**6} megapixels; make it smaller first"
-        raise ValueError(f"{argument}: too large: {width} x {height} pixels, {limit}")
+        raise ValueError(f"{argument}: too large: {size_text((height, width))}, {limit}")
     if min(height, width) < MIN_SIDE:
         raise ValueError(f"{argument}: {_too_small(height, width)}")
 
 
 def _too_small(height: int, width: int) -> str:
-    return f"too small: {width} x {height} pixels, at least {MIN_SIDE} x {MIN_SIDE} are needed"
+    return f"too small: {size_text((height, width))}, at least {MIN_SIDE} x {MIN_SIDE} pixels are needed"
 
 
 def _loaded(

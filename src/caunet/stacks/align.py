@@ -29,6 +29,7 @@ from caunet.estimation.threads import cpu_threads
 from caunet.geometry import Matrix
 from caunet.images.frames import Frame, Frames, open_frames
 from caunet.progress import track
+from caunet.sizes import size_text
 from caunet.stacks.alignment import Alignment, Link, members
 from caunet.stacks.graph import Relation, reconcile
 from caunet.stacks.keys import KeyFrames
@@ -164,8 +165,7 @@ class _Stack:
         if self.relater is not None and size != self.relater.size:
             self.masks.take(None, None)
             self.others += 1
-            (height, width), (h, w) = size, self.relater.size
-            return f"{frame.name} is {width} x {height} pixels, the frames before it are {w} x {h}"
+            return f"{frame.name} has {size_text(size)}, the frames before it have {size_text(self.relater.size)}"
         view = view_of(
             frame.pixels,
             f"frames[{frame.index}]",

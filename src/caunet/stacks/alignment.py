@@ -20,6 +20,7 @@ from caunet.estimation.resample import resample_onto
 from caunet.files import write_text
 from caunet.geometry import Matrix
 from caunet.images.frames import Frame, open_frames
+from caunet.sizes import size_text
 
 __all__ = ["Alignment", "Canvas", "Link", "members"]
 
@@ -52,7 +53,7 @@ class Alignment:
     >>> shift = np.tile(np.eye(3), (2, 1, 1)); shift[1, 0, 2] = 3.0
     >>> found = Alignment(shift, np.ones(2), (4, 6), "translation", ("a", "b"))
     >>> found
-    Alignment(2 frames of 6 x 4, translation, 0 without an answer)
+    Alignment(2 frames of height 4, width 6, translation, 0 without an answer)
     >>> found.canvas("common"), found.canvas("union")
     (Canvas(origin=(3, 0), size=(4, 3)), Canvas(origin=(0, 0), size=(4, 9)))
     """
@@ -76,9 +77,8 @@ class Alignment:
         return len(self.matrices)
 
     def __repr__(self) -> str:
-        height, width = self.size
         lost = f"{len(self.problems)} without an answer"
-        return f"Alignment({len(self)} frames of {width} x {height}, {self.model}, {lost})"
+        return f"Alignment({len(self)} frames of {size_text(self.size)}, {self.model}, {lost})"
 
     @property
     def found(self) -> npt.NDArray[np.bool_]:

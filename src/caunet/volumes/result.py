@@ -21,6 +21,7 @@ from caunet.estimation.motion_models.space import decompose_space
 from caunet.estimation.reasons import Reason
 from caunet.geometry import Matrix
 from caunet.geometry.sampling import VolumeMode
+from caunet.sizes import size_text
 from caunet.volumes import transforms, uncertainty
 from caunet.volumes.resample import resample_volume
 from caunet.volumes.volume import SPACES, Space, Volume, between_spaces, checked_affine
@@ -245,8 +246,7 @@ class VolumeEstimate(Carrier):
     def summary(self) -> str:
         """All of it in a few lines of plain text."""
         sizes = " to ".join(
-            f"{name} ({' x '.join(str(side) for side in size[::-1])})"
-            for name, size in (("a", self.size_a), ("b", self.size_b))
+            f"{name} ({size_text(size)})" for name, size in (("a", self.size_a), ("b", self.size_b))
         )
         lines = [f"{self.model}, from {sizes}, millimeters in {self.space}:"]
         for matrix in (self._mm,):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from caunet import geometry
 from caunet.geometry import Matrix
+from caunet.sizes import size_text
 
 __all__ = ["SPACES", "Space", "Volume", "between_spaces", "checked_affine", "grid_affine"]
 
@@ -33,7 +34,7 @@ class Volume:
     """Values (D, H, W) as they came, and where they lie.
 
     >>> Volume(np.zeros((3, 4, 5), np.int16), np.diag([1.0, 1.0, 4.0, 1.0]))
-    Volume(5 x 4 x 3 voxels of 1 x 1 x 4 mm, int16)
+    Volume(depth 3, height 4, width 5, voxels of 1 x 1 x 4 mm (x, y, z), int16)
     """
 
     values: npt.NDArray[Any]
@@ -64,9 +65,8 @@ class Volume:
         return between_spaces(self.to_mm, "LPS", self.space)
 
     def __repr__(self) -> str:
-        size = " x ".join(str(side) for side in self.size[::-1])
         spacing = " x ".join(f"{length:g}" for length in self.spacing)
-        return f"Volume({size} voxels of {spacing} mm, {self.values.dtype})"
+        return f"Volume({size_text(self.size)}, voxels of {spacing} mm (x, y, z), {self.values.dtype})"
 
 
 def between_spaces(to_mm: Matrix, given: Space, wanted: Space) -> Matrix:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from caunet.images import MIN_SIDE, ImageError, read_image
 from caunet.images.decode import formats_for
+from caunet.sizes import size_text
 from caunet.web.refusals import FieldError
 from caunet.web.uploads import Form
 from caunet.web.worker import cpu_limit
@@ -69,7 +70,7 @@ def upload_size(form: Form, name: str) -> tuple[int, int]:
             return 0, 0
     if width * height > MAX_PIXELS:
         raise FieldError(
-            f"{name}: too large, {width} x {height} pixels; at most {MAX_PIXELS // 10**6} megapixels."
+            f"{name}: too large, {size_text((height, width))}; at most {MAX_PIXELS // 10**6} megapixels."
         )
     return height, width
 

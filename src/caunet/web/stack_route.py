@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from caunet.sizes import size_text
 from caunet.stacks import align
 from caunet.web.decoding import read_upload, upload_size
 from caunet.web.refusals import FieldError
@@ -52,7 +53,9 @@ def _read(form: Form) -> list[np.ndarray[Any, Any]]:
     for name in given:
         height, width = upload_size(form, name)
         if max(height, width) > LONGEST:
-            raise FieldError(f"{name}: too large, {width} x {height} pixels; at most {LONGEST} a side.")
+            raise FieldError(
+                f"{name}: too large, {size_text((height, width))}; at most {LONGEST} pixels a side."
+            )
         frames.append(read_upload(form, name).gray.numpy())
         if frames[-1].shape != frames[0].shape:
             raise FieldError(f"{name} must have the size of frame_1.")

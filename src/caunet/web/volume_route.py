@@ -16,6 +16,7 @@ from caunet.estimation.describe import confidence_word
 from caunet.estimation.motion_models import SPACE
 from caunet.files import printable_path
 from caunet.geometry import Matrix
+from caunet.sizes import size_text
 from caunet.volumes import Volume, VolumeEstimate, estimate_volume, read_volume
 from caunet.web.refusals import FieldError
 from caunet.web.uploads import Form, read_form
@@ -124,8 +125,7 @@ def _read(form: Form, name: str) -> Volume:
             said = " ".join(str(error).replace(f"{printable_path(path)}: ", "").split())
             raise FieldError(f"{said[:300].rstrip('.')}.") from error
     if volume.values.size > MAX_VOXELS:
-        size = " x ".join(str(side) for side in volume.size[::-1])
-        raise FieldError(f"{name}: too large, {size} voxels; at most {MAX_VOXELS:,}.")
+        raise FieldError(f"{name}: too large, {size_text(volume.size)}; at most {MAX_VOXELS:,} voxels.")
     return volume
 
 

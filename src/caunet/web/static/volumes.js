@@ -80,8 +80,8 @@ export class Volumes {
       ["shift", `${AXES.map((axis) => signed(p[`shift_${axis}`])).join(", ")} mm (x, y, z)`],
       ["angle", `${p.angle.toFixed(2)}°`],
       ["scale", p.scale.toFixed(4)],
-      ["first", `${answer.size_a.toReversed().join(" × ")} voxels`],
-      ["second", `${answer.size_b.toReversed().join(" × ")} voxels`],
+      ["first", sides(answer.size_a)],
+      ["second", sides(answer.size_b)],
     ];
     if (error !== null) facts.push(["true error", `${error.toFixed(3)} voxels at the corners`]);
     facts.push(["time", `${Math.round(answer.milliseconds)} ms`]);
@@ -145,6 +145,7 @@ const PAINT = {
   second: (a, b) => [b, b, b],
 };
 
+const sides = ([depth, height, width]) => `depth ${depth}, height ${height}, width ${width}`;
 const chosen = (name) => document.querySelector(`[name="volume-${name}"]:checked`).value;
 
 // The slices of a mosaic one after the other: a byte for each voxel.
