@@ -13,9 +13,9 @@ def _expected(planes: np.ndarray, root: np.ndarray, x: np.ndarray, y: np.ndarray
     for k in range(count):
         for row in range(height):
             for column in range(width):
-                g, h, a, laplacian, b = planes[:, k, row, column]
-                u, v = x[k, 0, column], y[k, row, 0]
-                radial = -(g * u + h * v)
+                g, h, a, _, laplacian, b = planes[:, k, row, column]
+                u, v = x[k, row, column], y[k, row, column]
+                radial = g * u + h * v
                 line = [g * u, g * v, g, h * u, h * v, h, radial * u, radial * v, a, 1, laplacian]
                 if lights == LIGHT:
                     line += [u, v, a * u, a * v, a * u * u, a * u * v, a * v * v]
@@ -28,10 +28,11 @@ def _expected(planes: np.ndarray, root: np.ndarray, x: np.ndarray, y: np.ndarray
 @pytest.mark.parametrize("shape", [(1, 95, 101), (12, 30, 30)])
 def test_products_are_the_weighted_sums_over_all_pixels(lights: int, shape: tuple[int, int, int]) -> None:
     generator = torch.Generator().manual_seed(0)
-    planes = torch.randn(5, *shape, generator=generator)
+    planes = torch.randn(6, *shape, generator=generator)
+    planes[3] = 1.0
     root = torch.rand(*shape, generator=generator)
-    x, y = (torch.rand(shape[0], *size, generator=generator) for size in ((1, shape[2]), (shape[1], 1)))
-    found = products(tuple(planes), root, x, y, lights)
-    expected = _expected(*(t.double().numpy() for t in (planes, root, x, y)), lights)
+    places = torch.rand(2, *shape, generator=generator)
+    found = products(planes, root, places, lights)
+    expected = _expected(*(t.double().numpy() for t in (planes, root, *places)), lights)
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
     np.testing.assert_array_equal(found[-1], found[:, -1])

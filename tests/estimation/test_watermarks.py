@@ -5,7 +5,8 @@ import torch
 from torch.nn.functional import interpolate
 
 from caunet.benchmark.misleading import moved_by, watermarked
-from caunet.estimation import Estimator
+from caunet.benchmark.pairs import draw_pair
+from caunet.estimation import Estimator, register
 from caunet.estimation.watermarks import standing, without
 from caunet.metrics import corner_error
 
@@ -54,6 +55,19 @@ def test_the_scene_behind_a_watermark_is_found():
     for index, motion, strength in ((7, 0.1, 0.7), (13, 0.1, 0.5), (36, 0.05, 0.3)):
         pair = watermarked("calibration", index, motion=motion, seed=31, strength=strength)
         assert off(estimator(pair.a, pair.b), pair.H) < 0.01
+
+
+def test_a_covered_scene_that_moves_is_looked_at_once(monkeypatch):
+    looks = []
+    monkeypatch.setattr(register, "without", lambda a, b: looks.append(1))
+    estimator = Estimator()
+    for index in (0, 2, 3):
+        pair = draw_pair("calibration", "occlusion", 0.03, index, seed=42)
+        assert off(estimator(pair.a, pair.b), pair.H) < 0.001
+    assert not looks
+    pair = watermarked("calibration", 7, motion=0.1, seed=31, strength=0.7)
+    estimator(pair.a, pair.b)
+    assert looks
 
 
 def test_a_scene_that_stands_still_behind_what_moves_is_the_answer():

@@ -138,26 +138,33 @@ class _Work:
         self.mask_a = None if blocks.mask is None else blocks.mask[:, 1:-1, 1:-1].to(a.dtype)
         self.mask_b = None if mask is None else mask.to(a.dtype)
         self.count = 0  # of steps
-        _, height, width = a.shape
-        line = torch.arange(max(height, width), device=a.device, dtype=a.dtype)
-        self.x = blocks.corners[:, :1, None] + line[:width]  # (K, 1, w)
-        self.y = blocks.corners[:, 1:, None] + line[:height, None]  # (K, h, 1)
+        self.x, self.y, self.places = _places(blocks, size)
         self.unit = max(size) / 2
         cx, cy = geometry.center_of(size)
         self.corners = geometry.corners(size, like=np.eye(3))
-        self.inner_x = ((self.x - cx) / self.unit)[..., 1:-1]
-        self.inner_y = ((self.y - cy) / self.unit)[:, 1:-1]
         self.out = np.array([[self.unit, 0, cx], [0, self.unit, cy], [0, 0, 1]])
         self.into = unit_coordinates(size)
-        generators = motion_model.in_coordinates(self.into).generators()
-        self.generators, free = generators, len(generators)
+        self.generators = motion_model.in_coordinates(self.into).generators()
+        free = len(self.generators)
         self.basis = np.eye(free + light, 8 + light, 8 - free)
-        self.basis[:free, :8] = 0.25 * self.unit * generators
-        self.a = a[:, 1:-1, 1:-1].contiguous()
-        self.a_x, self.a_y = self._gradient(a)
-        self.laplacian = (a[:, 1:-1, 2:] + a[:, 1:-1, :-2]).add_(a[:, 2:, 1:-1]).add_(a[:, :-2, 1:-1])
-        self.laplacian.sub_(self.a, alpha=4)
-        self.ones = torch.ones_like(self.a)
+        self.basis[:free, :8] = 0.25 * self.unit * self.generators
+        self.basis[:free, 6:8] *= -1  # as these columns are
+        # Both gradients, a, ones, the Laplacian and b; what is of a stays.
+        shape = self.places.shape[1:]
+        self.planes = a.new_empty(6, *shape)
+        self.g, self.a, self.ones, self.laplacian, self.seen = (
+            self.planes[:2],
+            *self.planes[2:].unbind(),
+        )
+        self.a.copy_(a[:, 1:-1, 1:-1])
+        self.ones.fill_(1.0)
+        torch.add(a[:, 1:-1, 2:], a[:, 1:-1, :-2], out=self.laplacian)
+        self.laplacian.add_(a[:, 2:, 1:-1]).add_(a[:, :-2, 1:-1]).sub_(self.a, alpha=4)
+        self.slopes = _gradient(a, torch.empty_like(self.g))
+        self.summed = a.new_empty(
+            2, *shape
+        )  # what is summed up over neighborhoods: squares, and what is inside
+        self.inside = self.summed[1]
         self.counts = _pool(self.ones)
         self.covered = before is None or before.covered  # until correlations say otherwise
         self.correlated: Tensor | None = None
@@ -166,34 +173,25 @@ class _Work:
             self.light = before.light.copy()
             self.light[2] = 0.0  # sharpness depends on the level
 
-    def _gradient(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Twice the gradient in pixels: `basis` has the factor that makes a mean gradient of the sum of two of them."""
-        right = image[:, 1:-1, 2:] - image[:, 1:-1, :-2]
-        return right, image[:, 2:, 1:-1] - image[:, :-2, 1:-1]
-
     def step(self, H: Matrix) -> tuple[Matrix, float]:
         """One Gauss-Newton step: the new H, and how far it moved the corners at most."""
         grid, inside = grid_places(H, self.x, self.y, (self.b.shape[0], self.b.shape[1]))
         seen = self.b.read(grid) if isinstance(self.b, SmoothedWhereRead) else read_grid(self.b, grid)
-        b, self.inside = seen[:, 1:-1, 1:-1], inside[:, 1:-1, 1:-1].to(seen.dtype)
+        self.seen.copy_(seen[:, 1:-1, 1:-1])
+        self.inside.copy_(inside[:, 1:-1, 1:-1])
         if self.mask_a is not None:
             self.inside *= self.mask_a
         if self.mask_b is not None:
             self.inside *= read_grid(self.mask_b, grid)[:, 1:-1, 1:-1] > 0.99
         if (self.first or self.covered) and self.count % _CORRELATE == 0:
-            self.correlated = self._correlated(b)
+            self.correlated = self._correlated()
         self.count += 1
         if self.light is None:
-            self.light = self._initial_light(b)
-        gain = self._gain()
-        self.g_x, self.g_y = (
-            mine.add_(other, alpha=gain) if isinstance(gain, float) else mine.addcmul_(gain, other)
-            for mine, other in zip(self._gradient(seen), (self.a_x, self.a_y), strict=True)
-        )
-        self.seen, self.residual = b, self._unexplained(b, gain)
-        self.root = self._trust(self.residual.square()).sqrt_()
-        planes = (self.g_x, self.g_y, self.a, self.laplacian, b)
-        return self._solve(H, products(planes, self.root, self.inner_x, self.inner_y, self.lights))
+            self.light = self._initial_light()
+        _gradient(seen, self.g)
+        self.residual = self._unexplained()
+        self.root = self._trust()
+        return self._solve(H, products(self.planes, self.root, self.places, self.lights))
 
     def _solve(self, H: Matrix, both: Matrix) -> tuple[Matrix, float]:
         """``both`` (columns, columns): weighted products of the columns."""
@@ -217,66 +215,73 @@ class _Work:
             return H, float("nan")
         return new / new[2, 2], moved
 
-    def _gain(self) -> float | Tensor:
-        """The gain, at every pixel of the blocks if it is a field."""
+    def _unexplained(self) -> Tensor:
+        """What b differs by from a in the light of b, with its sharpness; a's gradients are added to those of b."""
         assert self.light is not None
         if self.lights == UNIFORM:
-            return self.light[0]
-        one, x, y, xx, xy, yy = self.light[0], *self.light[5:]
-        along = self.inner_x * (self.inner_x * xx + x) + one
-        gain: Tensor = along + self.inner_y * (self.inner_x * xy + self.inner_y * yy + y)
-        return gain
+            gain, bias, sharpness = self.light
+            self.g.add_(self.slopes, alpha=gain)
+            return self.seen.sub(self.a, alpha=gain).sub_(self.laplacian, alpha=sharpness).sub_(bias)
+        gains, biases = self._field()
+        self.g.addcmul_(gains, self.slopes)
+        left = self.seen.addcmul(gains, self.a, value=-1).sub_(self.laplacian, alpha=self.light[2])
+        return left.sub_(biases)
 
-    def _unexplained(self, b: Tensor, gain: float | Tensor) -> Tensor:
-        """What b differs by from a in the light of b, with its sharpness."""
+    def _field(self) -> tuple[Tensor, Tensor]:
+        """Gain and bias, (K, h, w) each."""
         assert self.light is not None
-        if isinstance(gain, float):
-            return b.sub(self.a, alpha=gain).sub_(self.laplacian, alpha=self.light[2]).sub_(self.light[1])
-        left = b.addcmul(gain, self.a, value=-1).sub_(self.laplacian, alpha=self.light[2])
-        bias = self.inner_x * self.light[3] + (self.inner_y * self.light[4] + self.light[1])
-        return left.sub_(bias)
+        gain, bias, _, bias_x, bias_y, x, y, xx, xy, yy = self.light
+        terms = (
+            [[gain, x, xx], [y, xy, 0.0], [yy, 0.0, 0.0]],
+            [[bias, bias_x, 0.0], [bias_y, 0.0, 0.0], [0.0] * 3],
+        )
+        across, down = self.places[0, :, :1], self.places[1, :, :, :1]  # (K, 1, w), (K, h, 1)
+        powers_x = torch.cat([torch.ones_like(across), across, across.square()], 1)  # (K, 3, w)
+        powers_y = torch.cat([torch.ones_like(down), down, down.square()], 2)  # (K, h, 3)
+        gains, biases = powers_y @ (self.places.new_tensor(terms)[:, None] @ powers_x)
+        return gains, biases
 
-    def _initial_light(self, b: Tensor) -> list[float]:
+    def _initial_light(self) -> list[float]:
         """One gain and one bias, from what correlates if anything does."""
         share = self.inside
         if self.correlated is not None and float(self.correlated.mean()) > 0.1:
             share = share * self._pixels(self.correlated)
         total = share.sum().clamp_min(1.0)
-        mean_a, mean_b = (self.a * share).sum() / total, (b * share).sum() / total
+        mean_a, mean_b = (self.a * share).sum() / total, (self.seen * share).sum() / total
         spread_a = ((self.a - mean_a).square() * share).sum()
-        spread_b = ((b - mean_b).square() * share).sum()
+        spread_b = ((self.seen - mean_b).square() * share).sum()
         gain = (spread_b / spread_a.clamp_min(1e-9)).sqrt().clamp(0.1, 10.0)
         return [float(gain), float(mean_b - gain * mean_a)] + [0.0] * (self.lights - 2)
 
-    def _correlated(self, b: Tensor) -> Tensor:
+    def _correlated(self) -> Tensor:
         """How far the surroundings of each block correlate in both images: (K, rows, columns), from 0 to 1."""
-        planes = torch.stack([self.inside, self.a, b, self.a * self.a, b * b, self.a * b])
-        planes[1:] *= self.inside
+        a, b = self.a * self.inside, self.seen * self.inside
+        planes = torch.stack([self.inside, a, b, a * a, b * b, a * b])
         # Windows are made of neighboring blocks, so that each pixel is added up once.
-        sums, counts = (avg_pool2d(_pool(t), *_AROUND, divisor_override=1) for t in (planes, self.ones))
-        n, x, y, xx, yy, xy = (sums / counts).unbind()
-        x, y, xx, yy, xy = (t / n.clamp_min(1e-3) for t in (x, y, xx, yy, xy))
-        spread = ((xx - x * x).clamp_min(0) + _FLAT) * ((yy - y * y).clamp_min(0) + _FLAT)
-        likeness: Tensor = (((xy - x * y) / spread.sqrt() - 0.3) / 0.5).clamp_(0, 1) * (n > 0.5)
-        return likeness
+        sums, counts = (avg_pool2d(t, *_AROUND, divisor_override=1) for t in (_pool(planes), self.counts))
+        means = sums[1:] / sums[0].clamp_min(1e-3 * counts)
+        middle = means[:2]
+        spread = (means[2:4] - middle * middle).clamp_min_(0).add_(_FLAT)
+        together = means[4] - middle[0] * middle[1]
+        likeness = together.div_((spread[0] * spread[1]).sqrt_())
+        return likeness.sub_(0.3).div_(0.5).clamp_(0, 1).mul_(sums[0] > 0.5 * counts)
 
-    def _trust(self, squares: Tensor) -> Tensor:
-        """Weights from the mean squared residual of blocks, in units of the usual one; 0 outside b."""
-        energy, shares = (
-            _pool(torch.stack([squares.mul_(self.inside), self.inside])).div_(self.counts).unbind()
-        )
-        mean = energy / shares.clamp_min(1e-3)
-        usual = self._usual(mean, shares)
-        self.tolerated = usual.clamp_min(_QUIET).mul(_TOLERANCE)
-        trust = mean.div_(self.tolerated).add_(1).square_().reciprocal_()
+    def _trust(self) -> Tensor:
+        """Roots of the weights from the mean squared residual of blocks, in units of the usual one; 0 outside b."""
+        torch.mul(self.residual, self.residual, out=self.summed[0]).mul_(self.inside)
+        energy, self.shares = _pool(self.summed).div_(self.counts).unbind()
+        mean = energy.div_(self.shares.clamp_min(1e-3))
+        self.tolerated = _TOLERANCE * max(self._usual(mean), _QUIET)
+        root = mean.div_(self.tolerated).add_(1).reciprocal_()
         if self.first and self.correlated is not None and self.count <= _FIRST:
-            trust *= self.correlated
-        return self._pixels(trust) * self.inside
+            root *= self.correlated.sqrt()
+        self.trusted = root
+        return self._pixels(root) * self.inside
 
-    def _usual(self, mean: Tensor, shares: Tensor) -> Tensor:
+    def _usual(self, mean: Tensor) -> float:
         """The median of the blocks' mean squared residuals; of those that correlate, if theirs is far lower."""
-        full = mean[shares > 0.5]
-        usual = full.median() if full.numel() else mean.median()
+        full = mean[self.shares > 0.5]
+        usual = float(full.median() if full.numel() else mean.median())
         if self.correlated is None or not float(self.correlated.mean()) > 0.05:
             return usual
         lower = self.correlated * (_RELATED * mean < usual)
@@ -285,7 +290,7 @@ class _Work:
             return usual
         values, order = mean.flatten().sort()
         weight = self.correlated.flatten()[order].cumsum(0)
-        return 2 * values[torch.searchsorted(weight, 0.5 * weight[-1]).clamp_max(len(values) - 1)]
+        return 2 * float(values[torch.searchsorted(weight, 0.5 * weight[-1]).clamp_max(len(values) - 1)])
 
     def _pixels(self, blocks: Tensor) -> Tensor:
         """Values of blocks (K, rows, columns), for each pixel."""
@@ -331,8 +336,7 @@ class _Work:
         while side > _BLOCK and count * (height // side) * (width // side) < _PARTS:
             side //= 2
         force = self.weight.mul_(self.residual)
-        planes = (self.g_x, self.g_y, self.a, self.ones, self.laplacian)
-        fine = torch.stack([_pool_rows(plane * force, _BLOCK) for plane in planes])
+        fine = _pool_rows(self.planes[:5] * force, _BLOCK)
         gradients = self._gradients(_pool(fine, side // _BLOCK), side)
         free = len(self.generators)
         less = self._noise(free, float(force.flatten() @ self.residual.flatten()))
@@ -345,13 +349,11 @@ class _Work:
 
     def _gradients(self, sums: Tensor, side: int) -> Matrix:
         """(unknowns, blocks): gradients of the cost, from ``sums`` (5, K, rows, columns) over blocks of ``side``."""
-        x, y = (
-            avg_pool2d(t, s, ceil_mode=True)
-            for t, s in ((self.inner_x, (1, side)), (self.inner_y, (side, 1)))
-        )
+        x = avg_pool2d(self.places[0, :, :1], (1, side), ceil_mode=True)  # (K, 1, columns)
+        y = avg_pool2d(self.places[1, :, :, :1], (side, 1), ceil_mode=True)  # (K, rows, 1)
         columns = sums.new_empty(self.last, *sums.shape[1:])
         columns[list(PLANES)] = sums
-        fill_columns(columns, x, y, self.lights)
+        fill_columns(columns, _both(x, y), self.lights)
         gradients: Matrix = self.basis @ columns.flatten(1).double().cpu().numpy()
         return gradients
 
@@ -361,12 +363,10 @@ class _Work:
         A block of n pixels has the weight w = (1 + e / t)^-2 of its mean squared residual e and what is tolerated, t.
         The derivative of w, 4 / (n t) w^(3/2) times the gradient of the cost at weight 1, is against the gradient.
         """
-        inside = _pool(self.inside).flatten().double().cpu().numpy()
-        root = _pool(self.root * self.inside).flatten().double().cpu().numpy() / np.maximum(inside, 1e-9)
+        inside = (self.shares * self.counts).flatten().double().cpu().numpy()
+        root = self.trusted.flatten().double().cpu().numpy()
         known = (inside > 0.5) & (root > 1e-2)
-        factor = np.where(
-            known, 4 / (np.maximum(inside, 1) * float(self.tolerated)) / np.maximum(root, 1e-2), 0.0
-        )
+        factor = np.where(known, 4 / (np.maximum(inside, 1) * self.tolerated) / np.maximum(root, 1e-2), 0.0)
         lost: Matrix = (gradients * factor) @ gradients.T
         return lost
 
@@ -397,8 +397,7 @@ class _Work:
         spacing = max(4, round((self.a.numel() / _SAMPLES) ** 0.5))
         thin = slice(spacing // 2, None, spacing)
         root = self.root[:, thin, thin].double().cpu().numpy()
-        x, y = (t.double().cpu().numpy() for t in (self.inner_x[..., thin], self.inner_y[:, thin]))
-        places = np.stack(np.broadcast_arrays(x, y), -1).reshape(-1, 2)
+        places = self.places[:, :, thin, thin].flatten(1).T.double().cpu().numpy()
         moves = point_moves(places) @ self.generators.T * self.unit  # (N, 2, k)
         weighted = (moves * root.reshape(-1, 1, 1)).reshape(-1, free)
         sums = weighted.T @ weighted
@@ -446,11 +445,37 @@ def _pool(planes: Tensor, side: int = _BLOCK) -> Tensor:
     return avg_pool2d(planes, side, ceil_mode=True, divisor_override=1)
 
 
-def _pool_rows(plane: Tensor, side: int) -> Tensor:
-    """The same of one plane (K, h, w), rows first: for larger blocks it takes a quarter of the time."""
-    count, height, width = plane.shape
+def _pool_rows(planes: Tensor, side: int) -> Tensor:
+    """The same of planes (N, K, h, w), rows first: for larger blocks it takes a quarter of the time."""
+    *several, height, width = planes.shape
     full = height // side * side
-    rows = plane[:, :full].reshape(count, -1, side, width).sum(2)
+    rows = planes[..., :full, :].reshape(*several, -1, side, width).sum(-2)
     if full < height:
-        rows = torch.cat([rows, plane[:, full:].sum(1, keepdim=True)], 1)
+        rows = torch.cat([rows, planes[..., full:, :].sum(-2, keepdim=True)], -2)
     return avg_pool2d(rows, (1, side), ceil_mode=True, divisor_override=1)
+
+
+def _gradient(image: Tensor, out: Tensor) -> Tensor:
+    """Twice the gradient of blocks (K, h, w) in pixels, into (2, K, h - 2, w - 2).
+
+    The basis of the unknowns has the factor that makes a mean gradient of the sum of two of them.
+    """
+    torch.sub(image[:, 1:-1, 2:], image[:, 1:-1, :-2], out=out[0])
+    torch.sub(image[:, 2:, 1:-1], image[:, :-2, 1:-1], out=out[1])
+    return out
+
+
+def _places(blocks: Blocks, size: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    """x (K, 1, w) and y (K, h, 1) of the blocks' pixels, and those inside in units about the center: (2, K, h, w)."""
+    _, height, width = blocks.values.shape
+    line = torch.arange(max(height, width), device=blocks.values.device, dtype=blocks.values.dtype)
+    x, y = blocks.corners[:, :1, None] + line[:width], blocks.corners[:, 1:, None] + line[:height, None]
+    cx, cy = geometry.center_of(size)
+    unit = max(size) / 2
+    return x, y, _both(((x - cx) / unit)[..., 1:-1], ((y - cy) / unit)[:, 1:-1])
+
+
+def _both(x: Tensor, y: Tensor) -> Tensor:
+    """(2, K, h, w) of x (K, 1, w) and y (K, h, 1)."""
+    shape = (len(x), y.shape[1], x.shape[2])
+    return torch.stack([x.expand(shape), y.expand(shape)])

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -86,15 +86,18 @@ _SAME = 0.01  # of the diagonal: answers whose corners differ by less are the sa
 _RIVALS = 2  # other answers that are polished
 _RIVAL_STEPS = 4  # in which one that is as good as the answer is there
 _DOUBTED = 0.3  # mean correlation of windows below which no answer is trusted
-_AHEAD = 0.9  # of the windows speaking for the answer: then an other one is none, polished or not
+_AHEAD = 0.7  # of the windows speaking for the answer: then an other one is none, polished or not
 _OVERLAP = 0.9  # of the answer's overlap, that a better one must have
 _CHALLENGES = 4  # how often a better one replaces the answer, at most: period by period
 _BETTER = 0.02  # share of windows that must speak for it
 _AGREE = 0.5  # correlation of windows that agree
 _MOSTLY = 0.5  # share of the texture that an answer for what lies between marks must explain
 _AMONG = 0.3  # share of the windows with marks in which the scene must move with another answer for them to be marks
-_UNEXPLAINED = 0.9  # share of the texture explained below which an answer of no motion is looked at twice
-_SIGHTS = 4  # images of b as H shows it that are kept
+# An answer of no motion is looked at twice where little is explained: of what marks on both images alone determine the
+# motion is none at all; what the scene pulls away from it explains little. Chosen on calibration photographs.
+_AT_REST, _UNEXPLAINED = 0.003, 0.9  # of the diagonal, and share of the texture
+_PULLED, _LITTLE = 0.02, 0.6
+_SIGHTS = 12  # images of b as H shows it, and comparisons of windows, that are kept
 
 
 class Registration(NamedTuple):
@@ -208,12 +211,11 @@ def _registered(
 def _suspicious(found: Registration, pair: "_Pair") -> bool:
     """Whether nothing seems to move, and much is not explained by that: as if marks stood still on both images."""
     size = _size(pair.view.a)
-    return (
-        size == _size(pair.view.b)
-        and bool(found.evidence)
-        and found.evidence["explained"] < _UNEXPLAINED
-        and _apart(found.H, np.eye(3), size) < 2 * _SAME
-    )
+    if size != _size(pair.view.b) or not found.evidence:
+        return False
+    explained = found.evidence["explained"]
+    reach = _AT_REST if explained >= _LITTLE else _PULLED
+    return explained < _UNEXPLAINED and _apart(found.H, np.eye(3), size) < reach
 
 
 def _behind_marks(
@@ -376,6 +378,7 @@ class _Pair:
         self.mask_a, self.mask_b = (mask_pyramid(mask, self.levels) for mask in (view.mask_a, view.mask_b))
         self._prepared: dict[int, tuple[Tensor, Tensor] | SmoothedWhereRead] = {}
         self._sights: dict[tuple[int, bytes], Seen] = {}
+        self._correlated: dict[tuple[int, bytes], Windows] = {}
         self.top = self.levels - 1
         self.next = max(self.top - 1, 0)  # the level at which hypotheses are compared
         self.initial = motion_model.initial(size_a, size_b)
@@ -677,7 +680,12 @@ class _Pair:
         return agreement(self.a[level], self.b[level], H, *masks, windows=self._windows(H, level))
 
     def _windows(self, H: Matrix, level: int) -> Windows:
-        return correlate(self.a[level], self.b[level], H, seen=self._see(H, level))
+        """How windows of ``level`` correlate under H; the last answers are kept, for several ask for the same."""
+        key = (level, H.tobytes())
+        if key not in self._correlated:
+            _make_room(self._correlated)
+            self._correlated[key] = correlate(self.a[level], self.b[level], H, seen=self._see(H, level))
+        return self._correlated[key]
 
     def _left(self, H: Matrix, level: int) -> LocalMotions:
         """What still moves at ``level`` under H."""
@@ -687,8 +695,7 @@ class _Pair:
         """What of b is seen under H at ``level``; the last answers are kept, for several ask for the same."""
         key = (level, H.tobytes())
         if key not in self._sights:
-            if len(self._sights) >= _SIGHTS:
-                del self._sights[next(iter(self._sights))]
+            _make_room(self._sights)
             masks = self.mask_a[level], self.mask_b[level]
             self._sights[key] = see(self.a[level], self.b[level], H, *masks)
         return self._sights[key]
@@ -720,6 +727,12 @@ class _Pair:
             else drift(self._left(coarse_H, self.next), _size(self.a[self.next])),
             "inliers": float(weight @ (error < 1.0)) / max(float(weight.sum()), 1e-6),
         }
+
+
+def _make_room(kept: dict[tuple[int, bytes], Any]) -> None:
+    """Forget the oldest where as many are kept as may be."""
+    if len(kept) >= _SIGHTS:
+        del kept[next(iter(kept))]
 
 
 def _pyramids(a: Tensor, b: Tensor, levels: int) -> tuple[list[Tensor], list[Tensor]]:

@@ -29,17 +29,21 @@ def grid_places(H: Matrix, x: Tensor, y: Tensor, size: tuple[int, int]) -> tuple
     across, down = 2 / max(width - 1, 1), 2 / max(height - 1, 1)
     a, b, c = across * a - g, across * b - h, across * c - i
     d, e, f = down * d - g, down * e - h, down * f - i
-    u, v = (x * a + c) + y * b, (x * d + f) + y * e
-    grid = u.new_empty(*u.shape, 2)
     if g == h == 0 and i == 1:
-        grid[..., 0], grid[..., 1] = u, v
-        return grid, torch.maximum(u.abs_(), v.abs_()) <= 1
-    third = (x * g + i) + y * h
+        grid = x.new_empty(len(x), y.shape[1], x.shape[2], 2)
+        u, v = grid.unbind(-1)
+        torch.add(x * a + c, y * b, out=u)
+        torch.add(x * d + f, y * e, out=v)
+        return grid, torch.maximum(u.abs(), v.abs()) <= 1
+    terms = x.new_tensor(((a, d, g), (b, e, h), (c, f, i))).view(3, 3, 1, 1, 1)
+    uvw = torch.addcmul(terms[2], terms[0], x) + terms[1] * y
+    uv, third = uvw[:2], uvw[2]
     ahead = third > NEAR
     inverse = third.clamp_min_(NEAR).reciprocal()
-    torch.mul(u, inverse, out=grid[..., 0])
-    torch.mul(v, inverse, out=grid[..., 1])
-    return grid, ahead.logical_and_(torch.maximum(u.abs_(), v.abs_()) <= third)
+    grid = inverse.new_empty(*inverse.shape, 2)
+    torch.mul(uv, inverse, out=grid.movedim(-1, 0))
+    largest, other = uv.abs_()
+    return grid, ahead.logical_and_(torch.maximum(largest, other, out=largest) <= third)
 
 
 def grid_of(x: Tensor, y: Tensor, size: tuple[int, int]) -> Tensor:
