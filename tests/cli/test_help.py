@@ -1,6 +1,8 @@
 """What the command line says before anything is computed: help, wrong words, addresses."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -26,6 +28,21 @@ def test_help_says_what_to_type_and_nothing_of_pythons_none(
     assert "{None}" not in text
     assert "None" not in re.findall(r"\(default: ([^)]*)\)", re.sub(r"[│\s]+", " ", text))
     assert "(default: )" not in re.sub(r"[│\s]+", " ", text)
+    assert not re.search(r"\b(STR|INT|FLOAT)\b", text)
+
+
+def test_help_is_not_broken_where_the_source_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a terminal that is wide enough, what an option says is one line, though its source has three."""
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((500, 50)))
+    rows = _help(("estimate",), capsys).splitlines()
+    assert any(
+        "--model" in row and "(needs --focal). The simplest model that can hold" in row for row in rows
+    )
+    assert any(
+        "borders of one gray level; say what else" in row and "--region. What you" in row for row in rows
+    )
 
 
 def test_the_first_help_lists_every_command_without_the_parsers_library() -> None:

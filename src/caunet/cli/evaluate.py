@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -24,7 +24,7 @@ class Evaluate:
     Your own: caunet evaluate runs/can-rotation-text-seed0 --baselines --figure errors.png
     """
 
-    network: tyro.conf.Positional[str]
+    network: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NETWORK")]
     """A network of the package (can-rotation; `caunet weights list` names them), the directory of a run, or a file of
     weights (.safetensors)."""
     task: str | None = None

@@ -1,10 +1,15 @@
 """Help that a reader understands: ``--out PATH`` instead of ``--out {None}|PATH``, and no ``(default: None)``.
 
 What happens without an option is told by its own text. The parser's library offers both settings for each option; here
-they are set for all options that are left out by default.
+they are set for all options that are left out by default. It also keeps the line breaks of the source, wherever they
+are; here every paragraph is one line, which it breaks where the terminal ends.
 """
 
+import ast
 import dataclasses
+import inspect
+import itertools
+import textwrap
 import types
 import typing
 from pathlib import Path
@@ -26,6 +31,10 @@ def plain_help(command: T) -> T:
         if not dataclasses.is_dataclass(kind) or kind in _done:
             continue
         _done.add(kind)
+        kind.__doc__ = "\n\n".join(
+            " ".join(part.split()) for part in inspect.cleandoc(kind.__doc__ or "").split("\n\n")
+        )
+        texts = _texts(kind)
         hints = typing.get_type_hints(kind, include_extras=True)
         for field in dataclasses.fields(kind):
             if field.name not in kind.__annotations__:
@@ -33,11 +42,30 @@ def plain_help(command: T) -> T:
             hint = hints[field.name]
             if isinstance(hint, type) and dataclasses.is_dataclass(hint):
                 plain_help(hint)
-            elif field.default is None or field.default == ():
-                kind.__annotations__[field.name] = field.type = _plain(hint, "")
+                continue
+            settings: dict[str, Any] = {"help": texts.get(field.name)}
+            if field.default is None or field.default == ():
+                settings["help_behavior_hint"] = ""
             elif field.default is field.default_factory is dataclasses.MISSING and _any_number(hint):
-                kind.__annotations__[field.name] = field.type = _plain(hint, "(required)")
+                settings["help_behavior_hint"] = "(required)"
+            kind.__annotations__[field.name] = field.type = _plain(hint, settings)
     return command
+
+
+def _texts(kind: type) -> dict[str, str]:
+    """What stands below each field of a dataclass in its source, on one line."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for field, below in itertools.pairwise(tree.body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+        ):
+            text = ast.literal_eval(below.value)
+            found[field.target.id] = " ".join(str(text).split())
+    return found
 
 
 def _any_number(hint: Any) -> bool:
@@ -46,9 +74,10 @@ def _any_number(hint: Any) -> bool:
     return typing.get_origin(inner) is tuple and Ellipsis in typing.get_args(inner)
 
 
-def _plain(hint: Any, remark: str) -> Any:
+def _plain(hint: Any, settings: dict[str, Any]) -> Any:
+    """The same hint, with settings for the parser where it has none of its own."""
     inner, *notes = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-    settings: dict[str, Any] = {"metavar": _word(inner), "help_behavior_hint": remark}
+    settings = {"metavar": _word(inner), **settings}
     kept = []
     for note in notes:
         if type(note).__name__ == "_ArgConfig":
