@@ -181,13 +181,26 @@ def test_the_wheel_is_whole_and_its_description_stands_alone(wheel: Path) -> Non
     wanted = {str(path.relative_to(package)) for path in (package / "caunet").rglob("*") if path.is_file()}
     wanted = {name for name in wanted if "__pycache__" not in name}
     assert {name for name in inside if name.startswith("caunet/")} == wanted
+    # Without an address nothing is said that may not exist.
+    assert "Project-URL" not in metadata
+    assert not re.findall(r"\]\((?!https://)([^)]+)\)", metadata)
+    assert "docs/how-to/volumes.md" in metadata
+
+
+def test_with_an_address_the_description_leads_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPOSITORY", "https://example.org/caunet/")
+    (wheel,) = build(tmp_path / "dist", kinds=("--wheel",))
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
     links = re.findall(r"\]\(([^)]+)\)", metadata)
     assert len(links) > 15
     assert all(link.startswith("https://") for link in links)
     urls = dict(
         line.split(": ", 1)[1].split(", ") for line in metadata.splitlines() if line.startswith("Project-URL")
     )
-    assert {"Repository", "Documentation", "Issues", "Changelog"} <= set(urls)
+    assert urls["Repository"] == "https://example.org/caunet"
+    assert {"Documentation", "Issues", "Changelog"} <= set(urls)
     # What the links point at is here: the address is the same file in the repository.
     for link in links:
         if link.startswith(urls["Repository"]):

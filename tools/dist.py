@@ -1,43 +1,34 @@
 """Wheel and sdist, built from what git knows and checked: ``python -m tools.dist [FOLDER]``.
 
 The description that an index shows stands alone: links and pictures of README.md that lead into the checkout are made
-absolute, with the address that pyproject.toml states. Nothing is fetched: the build uses the setuptools that is here.
+absolute where the address of the repository is given (``REPOSITORY=https://...``; see tools/repository.py), which then
+also stands in the metadata. Nothing is fetched: the build uses the setuptools that is here.
 """
 
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
 from caunet.errors import CaunetError
+from tools.repository import linked, repository
 
-__all__ = ["absolute_links", "build", "main"]
+__all__ = ["build", "main"]
 
 ROOT = Path(__file__).parents[1]
-_PICTURES = (".png", ".svg", ".jpg")
-
-
-def absolute_links(text: str, repository: str) -> str:
-    """Markdown whose relative links lead to ``repository``, and pictures to their bytes there.
-
-    >>> absolute_links("[a](docs/a.md#b) ![c](d.png) [e](https://f.org) [g](#h)", "https://x.org/y")
-    '[a](https://x.org/y/blob/main/docs/a.md#b) ![c](https://x.org/y/raw/main/d.png) [e](https://f.org) [g](#h)'
-    """
-
-    def absolute(match: re.Match[str]) -> str:
-        target = match[1]
-        kind = "raw" if target.endswith(_PICTURES) else "blob"
-        return f"]({repository}/{kind}/main/{target})"
-
-    return re.sub(r"\]\((?!https?:|#|mailto:)([^)]+)\)", absolute, text)
+_URLS = """
+[project.urls]
+Repository = "{0}"
+Documentation = "{0}/blob/main/docs/index.md"
+Issues = "{0}/issues"
+Changelog = "{0}/blob/main/CHANGELOG.md"
+"""
 
 
 def build(out: Path, kinds: tuple[str, ...] = ("--sdist", "--wheel")) -> list[Path]:
     """Build into ``out``, which is emptied first, and return the files."""
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    address = repository()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -50,9 +41,10 @@ def build(out: Path, kinds: tuple[str, ...] = ("--sdist", "--wheel")) -> list[Pa
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, tree / name)
         readme = tree / "README.md"
-        readme.write_text(
-            absolute_links(readme.read_text("utf-8"), str(urls["Repository"])), encoding="utf-8"
-        )
+        readme.write_text(linked(readme.read_text("utf-8"), address), encoding="utf-8")
+        if address is not None:
+            with (tree / "pyproject.toml").open("a", encoding="utf-8") as project:
+                project.write(_URLS.format(address))
         _run(
             sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", str(out), str(tree), cwd=tree
         )
@@ -75,6 +67,10 @@ def main(arguments: list[str]) -> int:
     _run(sys.executable, "-m", "check_wheel_contents", *wheels, cwd=ROOT)
     for path in files:
         sys.stdout.write(f"{path} ({path.stat().st_size / 1e6:.1f} MB), checked\n")
+    if repository() is None:
+        sys.stdout.write(
+            "The description has no links or pictures: REPOSITORY=https://... says where they lead.\n"
+        )
     return 0
 
 

@@ -115,8 +115,13 @@ register_model("adn", relation="absolute-difference", units=20, about="absolute 
 print(caunet.create_model("adn", "rotation"))
 
 # %% [markdown]
-# Put these lines into a file `my_units.py`, and the command line knows them: `caunet train --import my_units --model adn`
-# ([names on the command line](../how-to/plugins.md)).
+# Put `import caunet`, `import torch` and these lines (but for the last) into a file `my_units.py`, and the command line knows
+# them ([names on the command line](../how-to/plugins.md)):
+#
+# ```console
+# caunet train --import my_units --model adn --task rotation --profile quick --updates 2000 --out runs/adn
+# caunet evaluate --import my_units runs/adn
+# ```
 #
 # ## Next
 #

@@ -75,10 +75,18 @@ figure  # Mean of the frames before and after, and the path of the drift
 # %% [markdown]
 # ## Files
 #
+# The same from a shell. These frames as a stack of pages:
+
+# %%
+import tifffile
+
+tifffile.imwrite("cells.tif", frames)
+
+# %% [markdown]
 # ```console
-# caunet align cells.tif --out aligned.ome.tif --table matrices.csv --crop common
-# caunet align walk.mp4 --out steady.mp4
+# caunet align cells.tif --model translation --out aligned.ome.tif --table matrices.csv --crop common
+# caunet align cells.tif --model translation --out steady.mp4 --rate 5
 # ```
 #
-# Exit code 3 says that some frames could not be used; the table names them. How it works, and beside what it was measured:
-# [stacks and videos](../stacks.md).
+# Exit code 3 says that some frames could not be used (here the blank one); it is printed, and the table names it. FRAMES may be
+# a video as well. How it works, and beside what it was measured: [stacks and videos](../stacks.md).

@@ -105,6 +105,7 @@ figure  # Responses of the winning units over pairs sorted by angle, and inferre
 # ```console
 # caunet train --profile quick --model can --task rotation --out runs/rotation
 # caunet evaluate runs/rotation
+# pip install 'caunet[export]'
 # caunet export --weights runs/rotation rotation.onnx
 # ```
 #

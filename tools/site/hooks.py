@@ -3,14 +3,13 @@
 - ``docs/tutorials/*.py`` and ``docs/gallery/*.py`` are run and become pages with their pictures, and notebooks;
 - the reference is made from docstrings, the command line's help and the OpenAPI document;
 - CONTRIBUTING.md and CHANGELOG.md of the repository's top folder become pages;
-- a link out of ``docs/`` goes to the repository.
+- a link out of ``docs/`` goes to the repository where its address is given, else it is text.
 """
 
 import functools
 import html
 import io
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,13 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from PIL import Image
 
+from tools.repository import linked, repository
 from tools.site import reference
 from tools.site.notebooks import Notebook, run_file
 
 ROOT = Path(__file__).parents[2]
 _THUMBNAIL = (360, 240)
 _ELSEWHERE, _HERE = "https://unpkg.com/iframe-worker/shim", "assets/iframe-worker.js"
-
-
-@functools.cache
-def repository() -> str:
-    """Where the sources are, as pyproject.toml states it."""
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"])
 
 
 @functools.cache
@@ -82,16 +76,15 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links to files outside ``docs/`` go to the repository; the file must be there."""
+    """Links to files outside ``docs/`` go to the repository, if it has an address; the file must be there."""
     above = "../" * page.file.src_uri.count("/")
 
     def outside(match: re.Match[str]) -> str:
-        target, _, anchor = match[1].partition("#")
-        if not (ROOT / target).exists():
-            raise PluginError(f"{page.file.src_uri} points at {target}, which is not in the repository")
-        return f"]({repository()}/blob/main/{target}{'#' + anchor if anchor else ''})"
+        if not (ROOT / match[2].partition("#")[0]).exists():
+            raise PluginError(f"{page.file.src_uri} points at {match[2]}, which is not in the repository")
+        return linked(f"{match[1]}({match[2]})", repository())
 
-    return re.sub(rf"\]\({re.escape(above)}\.\./([^)]+)\)", outside, markdown)
+    return re.sub(rf"(\[[^\]]*\])\({re.escape(above)}\.\./([^)]+)\)", outside, markdown)
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
