@@ -73,7 +73,7 @@ def by_simpleitk(
             method.SetMetricSamplingPercentagePerLevel(list(share), 1)
         if optimizer == "step":
             method.SetOptimizerAsRegularStepGradientDescent(
-                2.0, 1e-4, 300, relaxationFactor=0.5, gradientMagnitudeTolerance=1e-8
+                2.0, 1e-4, 120, relaxationFactor=0.5, gradientMagnitudeTolerance=1e-8
             )
         elif optimizer == "fine step":
             method.SetOptimizerAsRegularStepGradientDescent(
@@ -171,7 +171,8 @@ def by_greedy(metric="NMI", iterations="100x50x20", first="moments 1", search=""
 # - SimpleITK, both metrics: regular steps down to 1e-4 (Mattes 0.062 mm, 7 s; on a random quarter of the voxels of the
 #   finest level and half of the middle one 0.018, 9 s; on a tenth 0.020, 12 s), from moments or from the boxes (0.018,
 #   0.019); steps down to 2e-3 only (0.8). Correlation is at 0.19 (9 s) with all voxels, at 0.20 (10 s) with a quarter,
-#   at 0.20 (17 s) with steps down to 1e-5. Line searches and L-BFGS took minutes.
+#   at 0.20 (17 s) with steps down to 1e-5. Line searches and L-BFGS took minutes. These with up to 300 steps a level;
+#   120 are allowed, because what needs more is lost.
 # - ANTs: its defaults 0.016 (8 s); dense sampling 0.022 (28 s); correlation 0.31 (14 s); three levels with up to 100
 #   iterations at the finest 0.010 (16 s), which is not worth its time.
 # - dipy: 30 % of the voxels 9.0 (14 s), without the step of translations 10.2 (5 s), all voxels 10.2 (31 s): none is
