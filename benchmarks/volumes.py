@@ -228,7 +228,7 @@ def run(args: argparse.Namespace) -> None:
 def take_turns(args: argparse.Namespace) -> None:
     """Every pair by every method, one after the other, the order reversed from pair to pair: times to compare."""
     path = args.out or STORED[args.step]
-    report = stored(path, args.step)
+    report = stored(path, args.step) | {"time_threads": THREADS}
     kept = report.setdefault("time", {})
     if args.again:
         kept.clear()
@@ -371,8 +371,9 @@ def between_heads(report: dict[str, Any]) -> str:
 def measured_by(report: dict[str, Any]) -> str:
     machine = report["environment"]
     commits = sorted({row["commit"] for row in report["rows"].values() if "commit" in row})
+    threads = "1 thread" if report["threads"] == 1 else f"{report['threads']} threads"
     return (
-        f"{report['threads']} threads each, {machine['cpu']}, {machine['cores']} cores shared with other work; "
+        f"{threads} each, {machine['cpu']}, {machine['cores']} cores shared with other work; "
         f"voxels of {report['voxel_mm']:g} mm; caunet at {', '.join(commits)}."
     )
 
@@ -386,7 +387,8 @@ def tables(_: argparse.Namespace) -> None:
     ]  # fmt: skip
     if text := ratios(half):
         parts += [
-            f"Time on {len(half['time'])} pairs at which all methods took turns, median of the ratio to caunet:",
+            f"How many times as long as caunet the others take, {half['time_threads']} threads each, the median over "
+            f"{len(half['time'])} pairs at which all took turns:",
             text,
         ]
     if text := between_heads(half):
@@ -396,7 +398,7 @@ def tables(_: argparse.Namespace) -> None:
         parts += [f"Full resolution. {measured_by(full)}", summary(full), by_condition(full)]
         if text := ratios(full):
             parts += [
-                f"Time on {len(full['time'])} pairs at full resolution, median of the ratio to caunet:",
+                f"The same at full resolution, over {len(full['time'])} pairs:",
                 text,
             ]
     for name, text in (("docs/volumes.md", "\n\n".join(parts)), ("README.md", summary(half))):
