@@ -92,7 +92,7 @@ def register(
     for k in range(min(2, len(sizes) - 1), len(sizes)):
         last = k == len(sizes) - 1
         sides = _sharp_sides(pyramids, k, _MANY) if last else _sides(pyramids, k, _SOME)
-        for part, stop in ((_thinned(sides), 50), (sides, 500)) if last else ((sides, 30),):
+        for part, stop in ((_thinned(sides, _THIN), 50), (sides, 500)) if last else ((sides, 30),):
             found = align(part, T, work.frame, model.generators(), 8, sizes[k] / stop, light)
             T = found.T
         if k == max(len(sizes) - 2, 0):
@@ -137,6 +137,7 @@ class _Search:
         self.side = float(np.prod(extent(pyramids[0][0])) ** (1 / 3))
         self.frame = Frame(middle(pyramids[0][0]), self.side / 2)
         self.coarse, self.second = (_sides(pyramids, self._level(k), _FEW) for k in (0, 1))
+        self.sparse = _thinned(self.coarse, 3)
         self.third = _sides(pyramids, self._level(2), _CHECKED)
         # A blob has no shape to stretch: with all freedoms the coarsest level leads astray.
         stiff = create_motion_model("rigid", dimensions=3) if model.freedom >= _FREE else model
@@ -185,8 +186,8 @@ class _Search:
     def _searched(self, guesses: Matrix, light: Light) -> _Guess:
         def score(T: Matrix) -> Matrix:
             if light is UNIFORM:
-                return rank(*correlations(self.coarse, T))
-            return rank(*explained(self.coarse, T, self.frame, light))
+                return rank(*correlations(self.sparse, T))
+            return rank(*explained(self.sparse, T, self.frame, light))
 
         return self._tried(search(guesses, score, _SIGHTED), light)
 
@@ -251,9 +252,9 @@ def _sharp_sides(pyramids: tuple[list[Level], list[Level]], k: int, count: int) 
     return Sides(sharp[0], sharp[1], points[0], points[1], a, b)
 
 
-def _thinned(sides: Sides) -> Sides:
-    """The same with fewer points, evenly."""
-    some = slice(None, None, _THIN)
+def _thinned(sides: Sides, step: int) -> Sides:
+    """The same with one of ``step`` points, evenly."""
+    some = slice(None, None, step)
     a, b = (
         replace(p, voxels=p.voxels[some], values=p.values[some], gradient=p.gradient[some])
         for p in (sides.points_a, sides.points_b)
