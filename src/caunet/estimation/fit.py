@@ -8,15 +8,15 @@ from caunet.geometry import Matrix
 
 __all__ = ["residuals", "robust_fit"]
 
-_NEAR = 0.1  # third coordinate below which a point counts as behind the viewer
+_NEAR = 0.1  # last coordinate below which a point counts as behind the viewer
 
 
 def residuals(H: Matrix, source: Matrix, target: Matrix) -> Matrix:
-    """Distances (N,) between H ``source`` and ``target`` (N, 2); those of points behind the viewer are large."""
-    moved = geometry.apply_homogeneous(H, source)
-    third = moved[:, 2:]
-    error = np.sqrt(np.square(moved[:, :2] / np.maximum(third, _NEAR) - target).sum(1))
-    far: Matrix = np.where(third[:, 0] > _NEAR, error, error + 1e3)
+    """Distances (N,) between H ``source`` and ``target`` (N, d); those of points behind the viewer are large."""
+    moved, d = geometry.apply_homogeneous(H, source), source.shape[1]
+    last = moved[:, d:]
+    error = np.sqrt(np.square(moved[:, :d] / np.maximum(last, _NEAR) - target).sum(1))
+    far: Matrix = np.where(last[:, 0] > _NEAR, error, error + 1e3)
     return far
 
 
@@ -31,7 +31,7 @@ def robust_fit(
     steps: int = 6,
     prior: float = 1.0,
 ) -> tuple[Matrix, Matrix]:
-    """H (3, 3) from ``source`` to ``target`` (N, 2) and the final weights (N,), those of wrong motions near 0.
+    """H (d + 1, d + 1) from ``source`` to ``target`` (N, d), and the final weights (N,), those of wrong motions near 0.
 
     Geman and McClure's weights, whose tolerance (in the points' units) falls from ``start`` times ``tolerance`` to
     ``tolerance``: at first nearly all motions count, then those that disagree with most others lose their weight.
@@ -39,7 +39,8 @@ def robust_fit(
     middle = source.mean(0)
     size = max(float(np.abs(source - middle).max()), 1e-6)
     p, q = (source - middle) / size, (target - middle) / size
-    out = np.array([[size, 0, middle[0]], [0, size, middle[1]], [0, 0, 1]])
+    out = np.diag([size] * len(middle) + [1.0])
+    out[:-1, -1] = middle
     into = geometry.invert(out, checked=False)
     model = motion_model.in_coordinates(into)
     trusted = weight

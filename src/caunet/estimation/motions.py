@@ -14,7 +14,7 @@ from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
 from caunet.models import RelationNetwork
 
-__all__ = ["Motions", "measure", "raster"]
+__all__ = ["Motions", "measure", "raster", "seen"]
 
 _FAINT = 0.02  # contrast (standard deviation of gray levels) at which a patch has half of its weight
 _AGREE = 1.0  # disagreement in pixels at which a motion has half of its weight
@@ -64,17 +64,23 @@ def measure(
     first = a.reshape(-1)[place].view(len(points), -1)
     grid, inside = grid_places(H, x, y, (b.shape[0], b.shape[1]))
     second = read_grid(b, grid).view(len(points), -1)
-    first, second = first - 0.5, second - 0.5  # as in training
-    z = network(torch.cat([first, second]), torch.cat([second, first]))[:, :2]
-    forward, backward = z.view(2, -1, 2)
     if mask_a is not None:
         inside &= mask_a.reshape(-1)[place].view(inside.shape)
     if mask_b is not None:
         inside &= read_grid(mask_b.to(a.dtype), grid) > 0.99
     share = inside.view(len(points), -1).to(a.dtype).mean(1)
+    return Motions(points, *seen(network, first, second, share))
+
+
+def seen(network: RelationNetwork, first: Tensor, second: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+    """Motions (N, d) and weights (N,) of patches (N, inputs) with values 0 to 1, of which a ``share`` (N,) counts."""
+    d = network.model_spec.dimensions
+    first, second = first - 0.5, second - 0.5  # as in training
+    z = network(torch.cat([first, second]), torch.cat([second, first]))[:, :d]
+    forward, backward = z.view(2, -1, d)
     disagreement = (forward + backward).norm(dim=1)
     contrast = torch.minimum(first.std(1), second.std(1))
     texture = contrast.square() / (contrast.square() + _FAINT**2)
     agreement = 1 / (1 + disagreement.square() / _AGREE**2)
     weight = texture * agreement * (share * 2 - 1).clamp_min(0)
-    return Motions(points, 0.5 * (forward - backward), weight)
+    return 0.5 * (forward - backward), weight

@@ -10,9 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["CURVE", "SMOOTH", "UNIFORM", "Light"]
+__all__ = ["CURVE", "CURVED_FIELD", "SMOOTH", "UNIFORM", "Light"]
 
 _KNOTS = 9  # of a curve, from 0 to 1
+_DRIFTS = 5  # of how it drifts with the place
 
 
 class Light(Protocol):
@@ -79,10 +80,7 @@ class _Curve:
     count = _KNOTS
 
     def columns(self, u: Tensor, values: Tensor) -> Tensor:
-        place = values.clamp(0, 1) * (_KNOTS - 1)
-        knots = torch.arange(_KNOTS, dtype=values.dtype, device=values.device)
-        hats = (1 - (place[:, None] - knots).abs()).clamp_min(0)
-        return hats.expand(len(u), -1, -1)
+        return _hats(values, _KNOTS).expand(len(u), -1, -1)
 
     def slope(self, found: Tensor, values: Tensor) -> Tensor:
         steps = (found[:, 1:] - found[:, :-1]) * (_KNOTS - 1)
@@ -94,4 +92,28 @@ class _Curve:
         return gain[:, None] * knots + bias[:, None]
 
 
-UNIFORM, SMOOTH, CURVE = _Uniform(), _Smooth(), _Curve()
+class _CurvedField(_Curve):
+    """A curve that drifts with the place: another contrast, with the field of a coil in either volume."""
+
+    count = _KNOTS + 3 * _DRIFTS
+
+    def columns(self, u: Tensor, values: Tensor) -> Tensor:
+        hats, drifts = _hats(values, _KNOTS), _hats(values, _DRIFTS)
+        drifting = drifts[:, :, None] * u[:, :, None, :]  # (K, N, _DRIFTS, 3)
+        return torch.cat([hats.expand(len(u), -1, -1), drifting.flatten(2)], -1)
+
+    def slope(self, found: Tensor, values: Tensor) -> Tensor:
+        return super().slope(found[:, :_KNOTS], values)
+
+    def first(self, gain: Tensor, bias: Tensor) -> Tensor:
+        return torch.cat([super().first(gain, bias), gain.new_zeros(len(gain), 3 * _DRIFTS)], -1)
+
+
+def _hats(values: Tensor, knots: int) -> Tensor:
+    """(N, knots): linear splines of values (N,), from 0 to 1."""
+    place = values.clamp(0, 1) * (knots - 1)
+    middle = torch.arange(knots, dtype=values.dtype, device=values.device)
+    return (1 - (place[:, None] - middle).abs()).clamp_min(0)
+
+
+UNIFORM, SMOOTH, CURVE, CURVED_FIELD = _Uniform(), _Smooth(), _Curve(), _CurvedField()

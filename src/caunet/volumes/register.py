@@ -16,7 +16,8 @@ from caunet.estimation.motion_models import MotionModel, create_motion_model
 from caunet.geometry import Matrix
 from caunet.volumes import uncertainty
 from caunet.volumes.alignment import Aligned, Frame, Sides, align, correlations, explained, likeness
-from caunet.volumes.light import CURVE, SMOOTH, UNIFORM, Light
+from caunet.volumes.light import CURVE, CURVED_FIELD, SMOOTH, UNIFORM, Light
+from caunet.volumes.motions import motion_network, passed
 from caunet.volumes.points import at_voxels, choose_points
 from caunet.volumes.prepare import extent
 from caunet.volumes.pyramid import Level, level_sizes, levels, smooth
@@ -153,8 +154,8 @@ class _Search:
         found = self._tried(guesses, UNIFORM)
         if found.score <= _SURE and freedom > 3:
             linear = stretched(axes_turns(spread_a, spread_b), spread_a, spread_b, freedom)
-            shaped = self._allowed(about(linear, mass_a, mass_b), first[0])
-            found = _better(found, self._tried(shaped, UNIFORM))
+            shaped = [*about(linear, mass_a, mass_b), self._by_network(about(still, mass_a, mass_b))]
+            found = _better(found, self._tried(self._allowed(np.stack(shaped), first[0]), UNIFORM))
         if found.score > _SURE:
             return found
         turns = rotations(_ROTATIONS) if freedom > 3 else still[None]
@@ -170,10 +171,17 @@ class _Search:
             found = _better(found, self._searched(spread, CURVE))
         return found
 
+    def _by_network(self, T: Matrix) -> Matrix:
+        """A guess (4, 4) after passes of the network at the second level."""
+        k = self._level(1)
+        return passed(self.pyramids[0][k], self.pyramids[1][k], T, self.model, motion_network())
+
     def light(self, T: Matrix) -> Light:
         """A field or a curve, whichever explains more under T (4, 4); in doubt, a field."""
-        left = [1 - float(explained(self.third, T[None], self.frame, one)[0][0]) for one in (SMOOTH, CURVE)]
-        return CURVE if left[1] < _LEFT * left[0] else SMOOTH
+        left = [
+            1 - float(explained(self.third, T[None], self.frame, one)[0][0]) for one in (SMOOTH, CURVED_FIELD)
+        ]
+        return CURVED_FIELD if left[1] < _LEFT * left[0] else SMOOTH
 
     def _level(self, k: int) -> int:
         return min(k, len(self.sizes) - 1)
