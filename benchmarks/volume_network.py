@@ -22,11 +22,12 @@ from benchmarks.harness import environment
 import caunet
 from caunet.data import shapes3
 from caunet.estimation.motion_models import create_motion_model
+from caunet.estimation.motions import space_network
 from caunet.files import write_json
 from caunet.tables import Table
 from caunet.volumes import Volume
 from caunet.volumes.light import UNIFORM
-from caunet.volumes.motions import motion_network, passed
+from caunet.volumes.motions import passed
 from caunet.volumes.prepare import extent, prepare
 from caunet.volumes.pyramid import level_sizes, levels
 from caunet.volumes.register import _Search
@@ -61,7 +62,7 @@ def measured(a: np.ndarray, b: np.ndarray, M: np.ndarray, passes: int) -> tuple[
     started = time.process_time()
     T = about(np.eye(3), *(moments(pyramid[0])[0] for pyramid in pyramids))
     if passes:
-        T = passed(pyramids[0][second], pyramids[1][second], T, model, motion_network(), passes)
+        T = passed(pyramids[0][second], pyramids[1][second], T, model, passes)
     found = work._tried(T[None], UNIFORM).T
     seconds = time.process_time() - started
     corners = caunet.geometry.corners(a.shape, like=np.eye(4))
@@ -84,7 +85,7 @@ def main() -> None:
     }
     if args.head is not None:
         sources["head"] = [head(str(args.head))]
-    motion_network()
+    space_network(torch.device("cpu"))
     rows: dict[str, Any] = {}
     with torch.inference_mode():
         for name, volumes in sources.items():

@@ -8,7 +8,7 @@ from caunet.estimation.fit import robust_fit
 from caunet.estimation.motion_models import create_motion_model
 from caunet.volumes import Volume
 from caunet.volumes.light import CURVED_FIELD
-from caunet.volumes.motions import motion_network, passed, raster3
+from caunet.volumes.motions import passed, raster3
 from caunet.volumes.prepare import prepare
 from caunet.volumes.pyramid import levels
 from tests.volumes.scenes import carried, mean_distance, middle_of, turned
@@ -33,7 +33,7 @@ def test_the_network_brings_a_guess_nearer():
         for v in (a, carried(a, M))
     ]
     with torch.inference_mode():
-        found = passed(*levels_ab, np.eye(4), create_motion_model("rigid", dimensions=3), motion_network())
+        found = passed(*levels_ab, np.eye(4), create_motion_model("rigid", dimensions=3))
     assert mean_distance(found, M, a.shape) < 0.35 * mean_distance(np.eye(4), M, a.shape)
 
 

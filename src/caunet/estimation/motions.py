@@ -5,6 +5,7 @@ motion that is left. The pair is given to it in both orders: the two answers mus
 from it tells how reliable a motion is.
 """
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -12,9 +13,9 @@ from torch import Tensor
 
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
-from caunet.models import RelationNetwork
+from caunet.models import RelationNetwork, load_pretrained
 
-__all__ = ["Motions", "measure", "raster", "seen"]
+__all__ = ["Motions", "measure", "raster", "seen", "space_network"]
 
 _FAINT = 0.02  # contrast (standard deviation of gray levels) at which a patch has half of its weight
 _AGREE = 1.0  # disagreement in pixels at which a motion has half of its weight
@@ -70,6 +71,12 @@ def measure(
         inside &= read_grid(mask_b.to(a.dtype), grid) > 0.99
     share = inside.view(len(points), -1).to(a.dtype).mean(1)
     return Motions(points, *seen(network, first, second, share))
+
+
+@functools.cache
+def space_network(device: torch.device) -> RelationNetwork:
+    """The network for patches of volumes that comes with the package, `motion3`, read once."""
+    return load_pretrained("motion3", device=device).eval()
 
 
 def seen(network: RelationNetwork, first: Tensor, second: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,8 +7,6 @@ weight.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,24 +14,17 @@ from torch import Tensor
 from caunet import geometry
 from caunet.estimation.fit import robust_fit
 from caunet.estimation.motion_models import MotionModel
-from caunet.estimation.motions import seen
+from caunet.estimation.motions import seen, space_network
 from caunet.geometry import Matrix
-from caunet.models import RelationNetwork, load_network
 from caunet.volumes.points import read_level
 from caunet.volumes.pyramid import Level
 
-__all__ = ["motion_network", "passed", "raster3"]
+__all__ = ["passed", "raster3"]
 
 _PATCHES = 125  # that are compared, about
 _PASSES = 6
 _TOLERANCE = 0.7  # voxels: error of a motion from which it loses its weight
 _LEAST = 8  # motions that must count for a fit
-
-
-@functools.cache
-def motion_network() -> RelationNetwork:
-    """The network that comes with the package, read once."""
-    return load_network("motion3").eval()
 
 
 def raster3(size: tuple[int, int, int], patch: int, count: int, device: torch.device) -> Tensor:
@@ -48,10 +39,9 @@ def raster3(size: tuple[int, int, int], patch: int, count: int, device: torch.de
     return torch.stack([x, y, z], -1).reshape(-1, 3)
 
 
-def passed(
-    a: Level, b: Level, T: Matrix, model: MotionModel, network: RelationNetwork, passes: int = _PASSES
-) -> Matrix:
+def passed(a: Level, b: Level, T: Matrix, model: MotionModel, passes: int = _PASSES) -> Matrix:
     """A guess T (4, 4), millimeters of a to millimeters of b, after passes of the network over patches of a."""
+    network = space_network(a.values.device)
     side = network.model_spec.patch
     centers = raster3(a.size, side, _PATCHES, a.values.device)
     line = torch.arange(side, device=centers.device, dtype=centers.dtype) - side // 2

@@ -17,7 +17,7 @@ from caunet.geometry import Matrix
 from caunet.volumes import uncertainty
 from caunet.volumes.alignment import Aligned, Frame, Sides, align, correlations, explained, likeness
 from caunet.volumes.light import CURVE, CURVED_FIELD, SMOOTH, UNIFORM, Light
-from caunet.volumes.motions import motion_network, passed
+from caunet.volumes.motions import passed
 from caunet.volumes.points import at_voxels, choose_points
 from caunet.volumes.prepare import extent
 from caunet.volumes.pyramid import Level, level_sizes, levels, smooth
@@ -174,7 +174,7 @@ class _Search:
     def _by_network(self, T: Matrix) -> Matrix:
         """A guess (4, 4) after passes of the network at the second level."""
         k = self._level(1)
-        return passed(self.pyramids[0][k], self.pyramids[1][k], T, self.model, motion_network())
+        return passed(self.pyramids[0][k], self.pyramids[1][k], T, self.model)
 
     def light(self, T: Matrix) -> Light:
         """A field or a curve, whichever explains more under T (4, 4); in doubt, a field."""
