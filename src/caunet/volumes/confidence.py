@@ -1,8 +1,8 @@
 """How far an answer for two volumes can be trusted: the probability that it is right, from what speaks for it.
 
 As for images (:mod:`caunet.estimation.confidence`): a logistic regression, whose coefficients come with the package
-(weights/confidence3.json). They are set by hand so far; benchmarks/calibrate_volumes.py fits them on volumes that no
-result is given for, and measures them.
+(weights/confidence3.json). benchmarks/calibrate_volumes.py fits them on volumes that no result is given for, and
+measures them on others.
 """
 
 import functools
@@ -27,7 +27,7 @@ def volume_features(evidence: Mapping[str, float]) -> list[float]:
 
     - score: mean correlation of small blocks at the second-finest level.
     - explained: share of the texture in blocks that are found where the answer says.
-    - second: share of the variance that is explained at the second-coarsest level.
+    - second: mean correlation of small blocks at the third-coarsest level, less where little overlaps.
     - overlap: share of a's texture that b shows.
     - moved: log10 of how far the last step still moved, as a share of the diagonal.
     - uncertainty: log10 of the corners' standard deviation, likewise.
