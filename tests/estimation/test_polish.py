@@ -11,7 +11,7 @@ from caunet.estimation.evidence import uncertainty
 from caunet.estimation.motion_models import Projective, create_motion_model
 from caunet.estimation.polish import polish, unit_coordinates
 from caunet.images.masks import erode
-from caunet.images.pyramid import smooth
+from caunet.images.pyramid import finer, smooth
 
 SIDE = 96
 
@@ -146,3 +146,55 @@ def test_what_is_masked_in_either_image_does_not_count() -> None:
 
     assert max(found(inside, inside), found(inside, None), found(None, inside)) < 0.15
     assert found(None, None) > 1
+
+
+def test_images_as_they_are_say_more_under_noise_than_smoothed_ones() -> None:
+    """What smoothing takes away tells of the motion, too, as long as it is more than noise."""
+    draw, model = np.random.default_rng(4), create_motion_model("affine")
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(8):
+        H = np.array([[1.01, 0.02, 1.3 + seed / 7], [-0.015, 0.99, 2.0], [0, 0, 1]])
+        a, b = (t + 0.01 * draw.standard_normal(t.shape) for t in pair(H, SIDE, seed=seed))
+        first, second = (torch.from_numpy(t).float() for t in (a, b))
+        for smoothed in (True, False):
+            images = (smooth(first), smooth(second)) if smoothed else (first, finer(second))
+            found = polish(
+                whole_image(images[0]),
+                images[1],
+                H,
+                model,
+                a.shape,
+                8,
+                0.001,
+                uneven=False,
+                smoothed=smoothed,
+            )
+            errors[smoothed].append(corner_error(found.H, H, (SIDE, SIDE)))
+    assert np.mean(errors[False]) < 0.9 * np.mean(errors[True])
+
+
+def test_the_share_of_noise_is_that_of_its_gradients() -> None:
+    H = np.array([[1.01, 0.02, 1.3], [-0.015, 0.99, 2.0], [0, 0, 1]])
+    a, b = pair(H, SIDE)
+    draw, noise = np.random.default_rng(4), 0.05
+    model = create_motion_model("translation")
+    clean, noisy = (
+        polish(
+            whole_image(torch.from_numpy(a + n * draw.standard_normal(a.shape)).float()),
+            finer(torch.from_numpy(b + n * draw.standard_normal(b.shape)).float()),
+            H,
+            model,
+            a.shape,
+            1,
+            0.001,
+            uneven=False,
+            smoothed=False,
+        )
+        for n in (0.0, noise)
+    )
+    slopes = np.stack(np.gradient(a), -1).reshape(-1, 2)
+    texture = np.linalg.eigvalsh(slopes.T @ slopes / len(slopes))[0]
+    # Half of a central difference's squares are the noise's; the mean of two images has half of that.
+    expected = noise**2 / 4 / (noise**2 / 4 + texture)
+    assert clean.noise_share < 0.01
+    assert abs(noisy.noise_share - expected) < 0.25 * expected

@@ -7,7 +7,7 @@ import torch
 
 from caunet import geometry
 from caunet.images import pyramid as module
-from caunet.images.pyramid import halve, pyramid, smooth
+from caunet.images.pyramid import finer, halve, pyramid, smooth
 
 
 def test_smoothing_equals_opencv() -> None:
@@ -39,3 +39,20 @@ def test_strips_of_a_large_image_are_halved_to_the_same_bits(
     whole = halve(image)
     monkeypatch.setattr(module, "_STRIP", 3 * size[1])
     assert torch.equal(halve(image), whole)
+
+
+def test_between_pixels_lie_polynomials_of_degree_five() -> None:
+    draw = np.random.default_rng(0)
+    p, q = draw.normal(size=6), draw.normal(size=6)
+
+    def surface(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.polyval(p, x / 8)[None] * np.polyval(q, y / 8)[:, None]
+
+    image = torch.from_numpy(surface(np.arange(12.0), np.arange(10.0)))
+    made = finer(image)
+    assert made.shape == (19, 23)
+    expected = surface(np.arange(23) / 2, np.arange(19) / 2)
+    inner = (slice(4, -4), slice(4, -4))  # beyond the border the border continues
+    np.testing.assert_allclose(made.numpy()[inner], expected[inner], atol=1e-12)
+    assert torch.equal(made[::2, ::2], image)
+    assert torch.equal(finer(torch.stack([image, -image]))[1], -made)

@@ -7,7 +7,8 @@ What is minimized, over the transformation, the light and a difference in sharpn
 by Gauss-Newton steps whose gradients are the mean of both images' (Benhimane and Malis' second-order
 minimization). Both images are to be smoothed before by the same filter. After it linear interpolation is enough, and
 better than the usual cubic one (a = -0.75), which does not reproduce a ramp and so pulls a pure translation by up to
-0.05 pixels.
+0.05 pixels. The last digit is in what smoothing takes away: at full resolution images that are equally sharp are
+compared as they are, and b is read linearly between values twice as dense (see ``finer``).
 
 The light is a smooth field: the gain a quadratic function of the place, the bias a linear one. A lamp at one side or
 the vignette of a lens would otherwise be explained by a motion. Seven more unknowns among thousands of pixels cost no
@@ -33,6 +34,7 @@ from caunet.estimation.motion_models import MotionModel
 from caunet.estimation.normal_equations import GAIN, LIGHT, ONE, PLANES, UNIFORM, fill_columns, products
 from caunet.geometry import Matrix
 from caunet.geometry.grids import grid_places, read_grid
+from caunet.images.pyramid import smooth
 
 __all__ = ["Polished", "polish", "unit_coordinates"]
 
@@ -45,9 +47,8 @@ _CORRELATE = 4  # steps after which correlations are taken again
 _PART = 16  # side of the parts of the image whose gradients are compared for the covariance
 _PARTS = 60  # how many of them there should be
 _SAMPLES = 1000  # pixels from which the share of noise in the normal equations is taken, about
-_GRADIENT_NOISE = (
-    0.075  # variance of the mean gradient's noise, as a share of the residual's, behind `smooth`
-)
+# Variance of the mean gradient's noise, as a share of the residual's: of images as they are, and behind `smooth`.
+_GRADIENT_NOISE = {False: 0.125, True: 0.075}
 # Parts are few, and the residuals of what was fitted to them a little too small. Chosen on calibration photographs.
 _INFLATION = 1.4
 _RESAMPLING = 0.0014  # pixels: what reading between pixels costs, everywhere,
@@ -77,6 +78,11 @@ class Polished:
     """Gain, bias and sharpness, then those of the field."""
     _work: "_Work" = field(repr=False, compare=False)
 
+    @property
+    def noise_share(self) -> float:
+        """How much of what looks like texture is noise, in the direction where that is most: 0 to about 1."""
+        return self._work.noise_share()
+
     @cached_property
     def covariance(self) -> Matrix:
         """(k, k): of the transformation's k generators, in :func:`unit_coordinates`; computed when asked for."""
@@ -105,14 +111,17 @@ def polish(
     *,
     uneven: bool = True,
     before: Polished | None = None,
+    smoothed: bool = True,
 ) -> Polished:
     """Improve ``H``, from the image of ``size`` that ``blocks`` were cut from to ``b`` (H, W).
 
     At most ``steps`` steps are made, fewer once one moves the corners by less than ``stop`` pixels. ``mask`` (H, W)
     tells which pixels of ``b`` count. ``uneven``: the light may be a field; otherwise it is one gain and one bias,
     which is faster. ``before``: the answer of a coarser level that ``H`` is, where it is not a first guess.
+    ``smoothed``: whether both images are; otherwise they are as they were, and b has been made :func:`finer
+    <caunet.images.pyramid.finer>`.
     """
-    work = _Work(blocks, b, mask, motion_model, size, LIGHT if uneven else UNIFORM, before)
+    work = _Work(blocks, b, mask, motion_model, size, LIGHT if uneven else UNIFORM, before, smoothed)
     for _ in range(steps):
         H, moved = work.step(H)
         if not moved > stop:
@@ -132,9 +141,13 @@ class _Work:
         size: tuple[int, int],
         light: int,
         before: Polished | None,
+        smoothed: bool,
     ) -> None:
+        self.smoothed = smoothed
         self.lights, self.last = light, 8 + light  # columns of the light, and the column of b
         a, self.b, self.size, self.first = blocks.values, b, size, before is None
+        height, width = b.shape
+        self.size_b = (height, width) if smoothed else ((height + 1) // 2, (width + 1) // 2)
         self.mask_a = None if blocks.mask is None else blocks.mask[:, 1:-1, 1:-1].to(a.dtype)
         self.mask_b = None if mask is None else mask.to(a.dtype)
         self.count = 0  # of steps
@@ -175,7 +188,7 @@ class _Work:
 
     def step(self, H: Matrix) -> tuple[Matrix, float]:
         """One Gauss-Newton step: the new H, and how far it moved the corners at most."""
-        grid, inside = grid_places(H, self.x, self.y, (self.b.shape[0], self.b.shape[1]))
+        grid, inside = grid_places(H, self.x, self.y, self.size_b)
         seen = self.b.read(grid) if isinstance(self.b, SmoothedWhereRead) else read_grid(self.b, grid)
         self.seen.copy_(seen[:, 1:-1, 1:-1])
         self.inside.copy_(inside[:, 1:-1, 1:-1])
@@ -301,13 +314,25 @@ class _Work:
 
     def result(self, H: Matrix, moved: float) -> Polished:
         """The answer, with what the last step knew of it."""
-        sums, total = self.both, max(self.both[ONE, ONE], 1e-6)
-        b = self.last
-        mean_a, mean_b = sums[GAIN, ONE] / total, sums[ONE, b] / total
-        product = sums[GAIN, b] / total - mean_a * mean_b
-        lengths = (sums[GAIN, GAIN] / total - mean_a**2) * (sums[b, b] / total - mean_b**2)
-        correlation = float(product / np.sqrt(max(lengths, 1e-14)))
+        correlation = self._correlation(*self._moments())
         return Polished(H, moved, correlation, self._uneven(), self.covered, self.light or [], self)
+
+    def _moments(self) -> tuple[float, ...]:
+        """Weighted means of a, b and their products a a, b b, a b; of both smoothed, so that they tell no noise."""
+        if self.smoothed:
+            one, b = max(self.both[ONE, ONE], 1e-6), self.last
+            pairs = ((GAIN, ONE), (b, ONE), (GAIN, GAIN), (b, b), (GAIN, b))
+            return tuple(float(self.both[pair]) / one for pair in pairs)
+        both = smooth(torch.stack([self.a, self.seen])).flatten(1)
+        a, b = both - both.mean(1, keepdim=True)  # so that little is lost in squares
+        weight = self.weight.flatten()
+        total = weight.sum().clamp_min(1e-6)
+        means = torch.stack([a, b, a * a, b * b, a * b]) @ weight / total
+        return tuple(means.tolist())
+
+    @staticmethod
+    def _correlation(a: float, b: float, aa: float, bb: float, ab: float) -> float:
+        return float((ab - a * b) / max((aa - a * a) * (bb - b * b), 1e-14) ** 0.5)
 
     def _uneven(self) -> bool:
         """Whether the weighted squares that a uniform light leaves exceed those that a field leaves."""
@@ -339,8 +364,8 @@ class _Work:
         fine = _pool_rows(self.planes[:5] * force, _BLOCK)
         gradients = self._gradients(_pool(fine, side // _BLOCK), side)
         free = len(self.generators)
-        less = self._noise(free, float(force.flatten() @ self.residual.flatten()))
-        less += self._of_weights(self._gradients(fine, _BLOCK))
+        less = self._of_weights(self._gradients(fine, _BLOCK))
+        less[:free, :free] += self.noise
         inverse = _inverse_less(self.normal, less)
         # Rounding to gray levels is always there, even where no residual shows it.
         spread = inverse @ (gradients @ gradients.T) @ inverse + _QUIET * inverse
@@ -388,12 +413,22 @@ class _Work:
         """(K, h, w): of every pixel, as the last step saw it."""
         return self.root.square()
 
-    def _noise(self, free: int, squares: float) -> Matrix:
-        """What noise in the images' gradients adds to the normal equations: it looks like texture, and is none.
+    def noise_share(self) -> float:
+        """See :attr:`Polished.noise_share`."""
+        free = len(self.generators)
+        normal = self.normal[:free, :free]
+        scale = 1 / np.sqrt(np.maximum(normal.diagonal(), 1e-12))
+        scale = scale[:, None] * scale
+        whiten = np.linalg.inv(_root(normal * scale))
+        return float(np.linalg.eigvalsh(whiten @ (self.noise * scale) @ whiten.T)[-1])
 
-        Noise has gradients of a known share of its variance behind the smoothing filter, and the residual shows its
-        variance: ``squares`` are its weighted ones.
+    @cached_property
+    def noise(self) -> Matrix:
+        """(k, k): what noise in the images' gradients adds to the normal equations: it looks like texture, and is none.
+
+        Noise has gradients of a known share of its variance, and the residual shows its variance.
         """
+        free = len(self.generators)
         spacing = max(4, round((self.a.numel() / _SAMPLES) ** 0.5))
         thin = slice(spacing // 2, None, spacing)
         root = self.root[:, thin, thin].double().cpu().numpy()
@@ -401,9 +436,10 @@ class _Work:
         moves = point_moves(places) @ self.generators.T * self.unit  # (N, 2, k)
         weighted = (moves * root.reshape(-1, 1, 1)).reshape(-1, free)
         sums = weighted.T @ weighted
-        residual = squares / max(float(self.both[ONE, ONE]), 1e-6)
-        noise = np.zeros_like(self.normal)
-        noise[:free, :free] = sums * (_GRADIENT_NOISE * residual * self.root.numel() / max(root.size, 1))
+        left = (self.root * self.residual).flatten()
+        residual = float(left @ left) / max(float(self.both[ONE, ONE]), 1e-6)
+        share = _GRADIENT_NOISE[self.smoothed] * self.root.numel() / max(root.size, 1)
+        noise: Matrix = sums * (residual * share)
         return noise
 
 

@@ -45,7 +45,7 @@ from caunet.estimation.views import View, view_of, whole_view
 from caunet.estimation.watermarks import without
 from caunet.geometry import Matrix
 from caunet.images.masks import erode, mask_pyramid
-from caunet.images.pyramid import pyramid, smooth
+from caunet.images.pyramid import finer, pyramid, smooth
 from caunet.matching import Hypothesis, Matcher
 from caunet.models import RelationNetwork
 
@@ -62,6 +62,8 @@ _STEPS = (
     (8, 0.1),
     (5, 0.03),
 )  # of the polish: at most, and until they move corners by fewer pixels
+_SHARP = 0.87  # contrast of details in one image, relative to the other's, below which it is out of focus
+_DROWNED = 0.2  # share of noise in what looks like texture from which on images are smoothed, too
 _FEW = 8  # steps of the polish after which images that nearly agree do agree
 _SURE = 0.6  # rank at which they do
 # A hypothesis is not doubted whose rank is high, under which the images tell much of each other, or of middling rank
@@ -376,7 +378,7 @@ class _Pair:
         self.levels = levels_of(size_a, size_b)
         self.a, self.b = _pyramids(view.a, view.b, self.levels)
         self.mask_a, self.mask_b = (mask_pyramid(mask, self.levels) for mask in (view.mask_a, view.mask_b))
-        self._prepared: dict[int, tuple[Tensor, Tensor] | SmoothedWhereRead] = {}
+        self._prepared: dict[tuple[int, bool], tuple[Tensor, Tensor] | SmoothedWhereRead] = {}
         self._sights: dict[tuple[int, bytes], Seen] = {}
         self._correlated: dict[tuple[int, bytes], Windows] = {}
         self.top = self.levels - 1
@@ -462,12 +464,30 @@ class _Pair:
         """An answer of the level ``last``, polished up to the full resolution."""
         for level in self._finer(last):
             H = _change_level(H, last, level)
+            smoothed = level > 0 or not self._equally_sharp(last, polished)
             field, stage, last = polished.uneven, 1 if level else 2, level
-            polished = self._polish(H, level, stage, polished, field)
-            if field and not polished.uneven:  # what looked uneven in small images is not
+            before, polished = polished, self._polish(H, level, stage, polished, field, smoothed=smoothed)
+            if not smoothed and polished.noise_share > _DROWNED:
+                smoothed, polished = True, self._polish(polished.H, level, stage, before, field)
+            if smoothed and field and not polished.uneven:  # what looked uneven in small images is not
                 polished = self._polish(polished.H, level, stage, polished, False)
             H = polished.H
         return _change_level(H, last, 0), polished
+
+    def _equally_sharp(self, level: int, polished: Polished) -> bool:
+        """Whether the full resolution may be compared as it is: small images, neither of which is out of focus.
+
+        What smoothing takes from the images of ``level``, where they were polished, says how sharp they are.
+        """
+        if level == 0 or self.a[0].numel() > _WHOLE or not polished.light:
+            return False
+        prepared = self._prepared[level, True]
+        assert not isinstance(prepared, SmoothedWhereRead)
+        images = zip(
+            (self.a[level], self.b[level]), prepared, (self.mask_a[level], self.mask_b[level]), strict=True
+        )
+        fine = [_contrast(image - smoothed, mask) for image, smoothed, mask in images]
+        return _SHARP < fine[1] / max(polished.light[0] * fine[0], 1e-9) < 1 / _SHARP
 
     def _rival(self, H: Matrix, polished: Polished) -> tuple[float, Polished | None]:
         """How far the answer H, of the full resolution, is ahead of the best other one (-1 to 1), and that one.
@@ -648,14 +668,12 @@ class _Pair:
         before: Polished | None = None,
         uneven: bool = True,
         steps: int | None = None,
+        smoothed: bool = True,
     ) -> Polished:
         a, mask_a, mask_b = self.a[level], _inner(self.mask_a[level]), _inner(self.mask_b[level])
-        if level not in self._prepared:
-            small = a.numel() <= _WHOLE
-            self._prepared[level] = (
-                _smooth_both(a, self.b[level]) if small else SmoothedWhereRead(self.b[level])
-            )
-        prepared = self._prepared[level]
+        if (level, smoothed) not in self._prepared:
+            self._prepared[level, smoothed] = _prepared(a, self.b[level], smoothed)
+        prepared = self._prepared[level, smoothed]
         b: Tensor | SmoothedWhereRead
         if isinstance(prepared, SmoothedWhereRead):
             blocks, b = choose_blocks(a, _size(self.b[level]), H, mask_a, mask_b), prepared
@@ -673,6 +691,7 @@ class _Pair:
             mask_b,
             uneven=uneven,
             before=before,
+            smoothed=smoothed,
         )
 
     def _agreement(self, H: Matrix, level: int) -> dict[str, float]:
@@ -741,6 +760,13 @@ def _pyramids(a: Tensor, b: Tensor, levels: int) -> tuple[list[Tensor], list[Ten
         return pyramid(a, levels), pyramid(b, levels)
     both = pyramid(torch.stack([a, b]), levels)
     return [images[0] for images in both], [images[1] for images in both]
+
+
+def _prepared(a: Tensor, b: Tensor, smoothed: bool) -> tuple[Tensor, Tensor] | SmoothedWhereRead:
+    """Both images as a polish compares them; of large ones b alone, of which only parts are read."""
+    if a.numel() > _WHOLE:
+        return SmoothedWhereRead(b)
+    return _smooth_both(a, b) if smoothed else (a, finer(b))
 
 
 def _smooth_both(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,10 +9,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["gaussian", "halve", "pyramid", "smooth"]
+__all__ = ["finer", "gaussian", "halve", "pyramid", "smooth"]
 
 _SMOOTH = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)  # a Gaussian of standard deviation 1
 _HALVE = (1 / 8, 3 / 8, 3 / 8, 1 / 8)
+_BETWEEN = (
+    3 / 256,
+    -25 / 256,
+    150 / 256,
+    150 / 256,
+    -25 / 256,
+    3 / 256,
+)  # halfway on a polynomial of degree five
 _STRIP = 1 << 18  # pixels that are halved at once
 
 
@@ -51,6 +59,27 @@ def halve(image: Tensor) -> Tensor:
         wide = image.index_select(-2, line)[..., : 2 * (bottom - top) + 2, :]
         made[..., top:bottom, :] = _separable(wide, _HALVE, 1, 2, 2, padded=True)
     return made
+
+
+def finer(image: Tensor) -> Tensor:
+    """(..., H, W) with a value between each two pixels, (..., 2 H - 1, 2 W - 1): those of polynomials of degree five.
+
+    Linear interpolation between pixels blurs, and averages noise, by an amount that depends on the place. Between these
+    values it does so hardly at all.
+
+    >>> finer(torch.tensor([[0.0, 1.0, 4.0, 9.0, 16.0, 25.0, 36.0]]))[0, 4:9]
+    tensor([ 4.0000,  6.2500,  9.0000, 12.2500, 16.0000])
+    """
+    made = image.reshape(-1, *image.shape[-2:])
+    for axis, sides in ((1, (0, 0, 2, 2)), (2, (2, 2, 0, 0))):
+        size = made.shape[axis]
+        wide = pad(made[None], sides, mode="replicate")[0]
+        both = made.new_empty(*made.shape[:axis], 2 * size - 1, *made.shape[axis + 1 :])
+        whole, half = (both[:, k::2] if axis == 1 else both[:, :, k::2] for k in (0, 1))
+        whole.copy_(made)
+        half.copy_(_sum(wide, _BETWEEN, axis, size - 1, 1))
+        made = both
+    return made.reshape(*image.shape[:-2], *made.shape[-2:])
 
 
 def pyramid(image: Tensor, levels: int) -> list[Tensor]:
