@@ -268,3 +268,17 @@ def test_the_list_of_networks_says_the_sizes(capsys: pytest.CaptureFixture[str])
     assert Models(task="affine", json=True).run() == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["can"]["parameters"] == create_model("can", "affine").parameter_count()
+
+
+def test_refined_answers_stand_beside_the_networks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Evaluate("can-projective", pairs=100, refine=True, json=True).run() == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    network, refined = results["can"], results["can, refined"]
+    assert refined["corner_error"]["median"] < 0.1 * network["corner_error"]["median"]
+    assert network["per_parameter"]["p1"]["r2"] < 0.1
+    assert refined["per_parameter"]["p1"]["r2"] > 0.5
+
+
+def test_what_cannot_be_refined_is_refused() -> None:
+    with pytest.raises(ValueError, match="--refine must be used with the protocol text"):
+        Evaluate("can-rotation", protocol="release", pairs=10, refine=True).run()

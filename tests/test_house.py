@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "matching": {"geometry", "images", "nn"},
     "stacks": {"estimation", "geometry", "images"},
     "baselines": {"geometry", "tasks"},
+    "refinement": {"geometry", "tasks"},
     "evaluation": {"metrics", "tasks"},
     "estimation": {"execution", "geometry", "images", "matching", "models"},
     "volumes": {"estimation", "geometry"},

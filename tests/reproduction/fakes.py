@@ -64,7 +64,8 @@ def can_dies() -> Trainer:
 def diverges() -> Trainer:
     def train(cell: Cell, folder: Path) -> bool:
         raise DivergenceError(
-            "training stopped at update 321: the loss is nan; there is no checkpoint yet", update=321
+            f"training stopped at update 321: the loss is nan; the last good checkpoint is {folder}/step-000000300",
+            update=321,
         )
 
     return train

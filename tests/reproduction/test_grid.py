@@ -80,6 +80,7 @@ def test_divergence_is_a_finding_where_the_paper_speaks_of_it(tmp_path: Path, la
     assert run_cell(projected, tmp_path, fakes.diverges()).state == "diverged"
     (value,) = collect([projected], tmp_path)
     assert value["diverged_at"] == 321
+    assert value["message"] == "training stopped at update 321: the loss is nan"  # no path of this machine
     assert value["parameter_error"] is None
     assert run_cell(projected, tmp_path, fakes.good()).state == "finished"
     assert log(tmp_path) == []  # known to diverge: not trained again

@@ -41,6 +41,8 @@ class Evaluate:
     """Stop after so many pairs; default: all."""
     batch: int = 2000
     """Pairs at a time; bounds the memory."""
+    refine: bool = False
+    """Also measure the network's answers made precise by least squares on the two patches; same pairs."""
     baselines: bool = False
     """Also measure predict-the-mean, exhaustive search and OpenCV's ECC, where they apply; same pairs."""
     json: bool = False
@@ -84,7 +86,7 @@ class Evaluate:
             raise ValueError(f"task {task} has {source.task.dim} parameters, this network infers {dim}")
         results = {
             name: evaluate(predictor, source, batch=self.batch, limit=self.pairs, predictions=True)
-            for name, predictor in {model.spec["name"]: model, **self._baselines(source)}.items()
+            for name, predictor in self._predictors(model, source).items()
         }
         about = {"network": str(self.network), "data": settings["data"], "split": images.split}
         self._print(results, about, sizes(model))
@@ -94,6 +96,22 @@ class Evaluate:
         given = {"protocol": self.protocol, "test_split": self.split}
         known = {name: config.get(name, default) for name, default in _DEFAULTS.items()}
         return {**known, **{name: value for name, value in given.items() if value is not None}}
+
+    def _predictors(self, model: Any, source: Any) -> dict[str, Any]:
+        name = model.spec["name"]
+        found: dict[str, Any] = {name: model}
+        if self.refine:
+            from caunet.refinement import refined
+
+            if source.task.dimensions != 2:
+                raise ValueError(f"--refine must be used with a task of the plane, got {source.task.name}")
+            if source.protocol == "release" and source.task.name != "translation":
+                raise ValueError(
+                    "--refine must be used with the protocol text: pairs of release have a shift that no parameter "
+                    "stands for"
+                )
+            found[f"{name}, refined"] = refined(model, source.task, rows_first=source.rows_first)
+        return {**found, **self._baselines(source)}
 
     def _baselines(self, source: Any) -> dict[str, Any]:
         if not self.baselines:
@@ -171,15 +189,15 @@ def _per_parameter(results: dict[str, dict[str, Any]]) -> Any:
         table.add_column(name, justify="right")
     for name, errors in results.items():
         each = errors["per_parameter"].values()
-        table.add_row(name, *(f"{_number(one['error'])} ({_ratio(one['r2'])})" for one in each))
+        table.add_row(name, *(f"{_number(one['error'], 2)} ({_ratio(one['r2'])})" for one in each))
     table.add_row(
-        "always the mean", *(_number(one["error_of_mean"]) for one in first["per_parameter"].values())
+        "always the mean", *(_number(one["error_of_mean"], 2) for one in first["per_parameter"].values())
     )
     return table
 
 
-def _number(value: float | None) -> str:
-    return "not finite" if value is None else f"{value:.4g}"
+def _number(value: float | None, digits: int = 4) -> str:
+    return "not finite" if value is None else f"{value:.{digits}g}"
 
 
 def _ratio(value: float | None) -> str:

@@ -53,7 +53,7 @@ def store_divergence(cell: Cell, folder: Path, error: DivergenceError) -> None:
     value |= {
         "updates": cell.config.updates,
         "diverged_at": error.update,
-        "message": str(error),
+        "message": str(error).partition("; the last good checkpoint")[0],  # which others do not have
     }
     value |= {"parameter_error": None, "transformation_error": None, "corner_error": None}
     write_json(folder / "diverged.json", value | {"config": cell.config.to_json()})

@@ -1,0 +1,139 @@
+"""How much two 11 x 11 patches tell of what relates them: networks, least squares on the patches, and a bound.
+
+    python -m benchmarks.perspective [--data cifar10] [--pairs 2000]
+
+z5 and z6 of a projective map (p1, p2) bend a patch by a fraction of a pixel. Four answers to whether that can be seen:
+R² of every parameter on the same test pairs, without noise and with some in both patches, of
+
+- the networks that come with the package;
+- the same, each answer refined by least squares on the patches (caunet.refinement);
+- least squares begun in the middle of the ranges, where no network has been, and at the truth;
+- a bound: what the best estimator near the truth would know (the Fisher information of the patches).
+
+Then the other tasks, without noise. The tables go into docs/reproduction.md.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from caunet import tasks
+from caunet.baselines import predict_mean
+from caunet.data import PairSource, load_images
+from caunet.data.photometric import Photometric
+from caunet.evaluation import evaluate
+from caunet.models import load_pretrained
+from caunet.progress import track
+from caunet.refinement import information, refine, refined
+from caunet.reproduction.tables import fill, show
+from caunet.tables import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
+from benchmarks.harness import save, threads
+
+NETWORKS = ("can", "ctn", "bln")
+NOISE = (0.0, 1.0, 4.0, 16.0)  # standard deviation in each pixel, gray levels of 255
+PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
+_KEPT = ("per_parameter", "parameter_error", "corner_error", "count")
+
+Predictor = Callable[[Tensor, Tensor], Tensor]
+
+
+def estimators(name: str, truth: Tensor) -> dict[str, Predictor]:
+    """Predictors of a task, by the names they have in the tables. ``truth``: z of all pairs, one batch."""
+    task = tasks.get(name)
+    found: dict[str, Predictor] = {}
+    for network in NETWORKS:
+        model = load_pretrained(f"{network}-{name}").eval()
+        found[network.upper()] = model
+        found[f"{network.upper()}, refined"] = refined(model, task)
+    found["least squares from the middle"] = refined(predict_mean(task), task)
+    found["least squares from the truth"] = lambda x, y: refine(x, y, truth, task)
+    return found
+
+
+def measure(name: str, images: Any, pairs: int, noise: float) -> dict[str, Any]:
+    """Errors of all estimators on the first ``pairs`` test pairs, and the bound."""
+    light = Photometric(noise=(noise / 255, noise / 255)) if noise else None
+    source = PairSource(images, name, "text", photometric=light)
+    batch = source.batch(0, torch.arange(pairs))
+    found: dict[str, Any] = {}
+    for estimator, predictor in estimators(name, batch.z).items():
+        errors = evaluate(predictor, source, limit=pairs, batch=pairs, progress=False)
+        found[estimator] = {key: errors[key] for key in _KEPT}
+    if noise:
+        clean = PairSource(images, name, "text").batch(0, torch.arange(pairs))
+        known = information(clean.x, clean.y, clean.z, source.task, noise / 255).mean(0).tolist()
+        found["bound"] = dict(zip(source.task.names, (round(value, 4) for value in known), strict=True))
+    return found
+
+
+def perspective_table(found: dict[str, Any]) -> str:
+    """R² of z5 and z6 together by noise, and corner errors without noise."""
+    rows = []
+    for name in found["0.0"]:
+        cells = []
+        for level in found.values():
+            each = level[name]["per_parameter"]
+            cells.append(f"{(each['p1']['r2'] + each['p2']['r2']) / 2:.2f}")
+        one = found["0.0"][name]
+        rows.append([name, *cells, show(one["parameter_error"]), f"{one['corner_error']['mean']:.3f}"])
+    bounds = [
+        f"{(level['bound']['p1'] + level['bound']['p2']) / 2:.2f}" if "bound" in level else "1"
+        for level in found.values()
+    ]
+    rows.append(["bound", *bounds, "", ""])
+    noisy = [f"noise {float(level):g}" for level in found if float(level)]
+    heads = ["R² of p1, p2", "no noise", *noisy, "parameter error", "corner error (px)"]
+    return Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown()
+
+
+def tasks_table(found: dict[str, Any]) -> str:
+    """Mean corner errors of the networks and of their refined answers, by task."""
+    names = [n for n in next(iter(found.values())) if n not in ("bound", "least squares from the truth")]
+    rows = [
+        [task.capitalize(), *(f"{errors[name]['corner_error']['mean']:.3f}" for name in names)]
+        for task, errors in found.items()
+    ]
+    return Table(
+        ["Corner error (px)", *names],
+        "l" + "r" * len(names),
+        rows,
+    ).markdown()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", default="cifar10", help="test images: cifar10 or photos")
+    parser.add_argument("--pairs", type=int, default=2000, help="test pairs")
+    options = parser.parse_args()
+    images = load_images(options.data, split="test")
+    others = ("translation", "rotation", "scaling", "affine")
+    with threads(1), torch.no_grad(), track(len(NOISE) + len(others), "tasks and noise") as bar:
+        projective = {}
+        for noise in NOISE:
+            projective[str(noise)] = measure("projective", images, options.pairs, noise)
+            bar.advance()
+        every = {}
+        for name in others:
+            every[name] = measure(name, images, options.pairs, 0.0)
+            bar.advance()
+    every["projective"] = projective["0.0"]
+    about = {"data": options.data, "pairs": options.pairs, "protocol": "text"}
+    save("perspective", {**about, "projective_by_noise": projective, "tasks": every})
+    told = (
+        f"{options.data}, text protocol, {options.pairs:,} test pairs; noise in gray levels, in both patches."
+    )
+    fill(PAGE, f"{told}\n\n{perspective_table(projective)}\n\n{tasks_table(every)}", "perspective")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
