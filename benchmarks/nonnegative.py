@@ -2,13 +2,15 @@
 
     python -m benchmarks.nonnegative [--steps 300] [--seeds 3]
 
-V are scikit-learn's digits (1797 x 64), the rank is 16. Each optimizer gets the best of its rates on seed 100, all
-rates falling to zero in a straight line; then the error is measured on other seeds. Beside them stand NMF's own
-algorithms: the classic update of Lee and Seung, and scikit-learn's two solvers. The error is |V - W H| / |V|
-(Frobenius).
+V are scikit-learn's digits (1797 x 64), the rank is 16. Each optimizer gets its best rate on seed 100, among 1, 2, 5,
+10, ... in both directions until both neighbors are worse; rates fall to zero in a straight line. Then the error,
+|V - W H| / |V| (Frobenius), is measured on other seeds. Beside them stand NMF's own algorithms: the classic update of
+Lee and Seung, scikit-learn's two solvers, and torchnmf. Memory is what one step holds between steps and allocates at
+its peak beside weights and gradients, by torch's profiler, in numbers per weight.
 """
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -19,11 +21,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 from caunet.extras import require
 from caunet.optim import MultiplicativeAdam, MultiplicativeUpdate, ProjectedAdam
 from caunet.progress import track
-from caunet.reproduction.tables import fill, show
+from caunet.reproduction.tables import fill
 from caunet.tables import Table, bold
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
@@ -55,18 +58,18 @@ def identity(theta: Tensor) -> Tensor:
     return theta
 
 
-# name -> (optimizer, the weights as a function of the parameters, its inverse, rates to choose from)
-Method = tuple[Callable[..., Any], Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], tuple[float, ...]]
+# name -> (optimizer, the weights as a function of the parameters, its inverse, the rate to begin the search at)
+Method = tuple[Callable[..., Any], Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], float]
 METHODS: dict[str, Method] = {
-    "MultiplicativeUpdate": (MultiplicativeUpdate, identity, identity, (0.002, 0.005, 0.01)),
-    "MultiplicativeAdam": (MultiplicativeAdam, identity, identity, (0.1, 0.2, 0.5)),
+    "MultiplicativeUpdate": (MultiplicativeUpdate, identity, identity, 0.005),
+    "MultiplicativeAdam": (MultiplicativeAdam, identity, identity, 0.2),
     "MultiplicativeAdam, mix 0.02": (
-        lambda params, lr: MultiplicativeAdam(params, lr, mix=0.02), identity, identity, (0.05, 0.1, 0.2)
+        lambda params, lr: MultiplicativeAdam(params, lr, mix=0.02), identity, identity, 0.1
     ),
-    "projection (ProjectedAdam)": (ProjectedAdam, identity, identity, (0.01, 0.02, 0.05)),
-    "softplus, Adam": (torch.optim.Adam, nn.functional.softplus, lambda w: (w.expm1()).log(), (0.05, 0.1, 0.2)),
-    "exp, Adam": (torch.optim.Adam, torch.exp, torch.log, (0.1, 0.2, 0.5)),
-    "Madam": (Madam, identity, identity, (0.05, 0.1, 0.2)),
+    "projection (ProjectedAdam)": (ProjectedAdam, identity, identity, 0.05),
+    "softplus, Adam": (torch.optim.Adam, nn.functional.softplus, lambda w: (w.expm1()).log(), 0.1),
+    "exp, Adam": (torch.optim.Adam, torch.exp, torch.log, 0.2),
+    "Madam": (Madam, identity, identity, 0.1),
 }  # fmt: skip
 
 
@@ -82,7 +85,7 @@ def relative(V: Tensor, W: Tensor, H: Tensor) -> float:
     return float((V - W @ H).norm() / V.norm())
 
 
-def run(V: Tensor, name: str, rate: float, seed: int, steps: int) -> dict[str, float]:
+def run(V: Tensor, name: str, rate: float, seed: int, steps: int, memory: bool = False) -> dict[str, float]:
     """Factor V by gradients: the error, the time of a step, the optimizer's own numbers per weight."""
     make, forward, inverse, _ = METHODS[name]
     factors = [nn.Parameter(inverse(f)) for f in start(V, seed)]
@@ -97,10 +100,50 @@ def run(V: Tensor, name: str, rate: float, seed: int, steps: int) -> dict[str, f
     seconds = time.perf_counter() - started
     with torch.no_grad():
         error = relative(V, *(forward(f) for f in factors))
+    count = sum(f.numel() for f in factors)
     held = sum(
         t.numel() for s in optimizer.state.values() for t in s.values() if isinstance(t, Tensor) and t.ndim
     )
-    return {"error": error, "ms": 1000 * seconds / steps, "held": held / sum(f.numel() for f in factors)}
+    found = {"error": error, "ms": 1000 * seconds / steps, "held": held / count}
+    return found | ({"peak": peak_bytes(optimizer.step) / 4 / count} if memory else {})
+
+
+def peak_bytes(call: Callable[[], Any]) -> int:
+    """The most that ``call`` has allocated at once, beyond what there was before, by torch's profiler."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    assert profiler.profiler is not None
+    events = profiler.profiler.kineto_results.events()
+    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    held = most = 0
+    for _, change in changes:
+        held += change
+        most = max(most, held)
+    return most
+
+
+def best_rate(first: float, error_at: Callable[[float], float]) -> tuple[float, dict[float, float]]:
+    """The rate of least error among 1, 2, 5, 10, ..., from ``first`` downhill, and all that were tried.
+
+    >>> best_rate(0.1, lambda rate: abs(rate - 0.02))[0]
+    0.02
+    """
+    tried: dict[int, float] = {}
+
+    def look(place: int) -> float:
+        if place not in tried:
+            found = error_at(_rate(place))
+            tried[place] = found if math.isfinite(found) else math.inf
+        return tried[place]
+
+    place = min(range(-18, 9), key=lambda k: abs(math.log(_rate(k) / first)))
+    while (better := min((place - 1, place, place + 1), key=look)) != place:
+        place = better
+    return _rate(place), {_rate(k): tried[k] for k in sorted(tried)}
+
+
+def _rate(place: int) -> float:
+    return float(f"{(1, 2, 5)[place % 3]}e{place // 3}")
 
 
 def classic(V: Tensor, seed: int, steps: int) -> dict[str, float]:
@@ -110,7 +153,7 @@ def classic(V: Tensor, seed: int, steps: int) -> dict[str, float]:
     for _ in range(steps):
         H = H * (W.T @ V) / (W.T @ W @ H).clamp_min(1e-12)
         W = W * (V @ H.T) / (W @ (H @ H.T)).clamp_min(1e-12)
-    return {"error": relative(V, W, H), "ms": 1000 * (time.perf_counter() - started) / steps, "held": 0.0}
+    return {"error": relative(V, W, H), "ms": 1000 * (time.perf_counter() - started) / steps}
 
 
 def solver(V: Tensor, name: str, seed: int, steps: int) -> dict[str, float]:
@@ -124,7 +167,19 @@ def solver(V: Tensor, name: str, seed: int, steps: int) -> dict[str, float]:
         W = model.fit_transform(V.double().numpy(), W=W.copy(), H=H.copy())
     seconds = time.perf_counter() - started
     found = relative(V.double(), torch.from_numpy(W), torch.from_numpy(model.components_))
-    return {"error": found, "ms": 1000 * seconds / steps, "held": 0.0}
+    return {"error": found, "ms": 1000 * seconds / steps}
+
+
+def torchnmf(V: Tensor, seed: int, steps: int) -> dict[str, float]:
+    """torchnmf's own multiplicative update, from the same start."""
+    nmf = require("torchnmf.nmf", "bench", "torchnmf").NMF
+    W, H = start(V, seed)
+    model = nmf(W=H.T.contiguous(), H=W)  # it calls the factors the other way round: V ≈ H Wᵀ
+    started = time.perf_counter()
+    with torch.enable_grad():
+        model.fit(V, beta=2, tol=-math.inf, max_iter=steps)
+    seconds = time.perf_counter() - started
+    return {"error": relative(V, model.H.detach(), model.W.detach().T), "ms": 1000 * seconds / steps}
 
 
 def measure(steps: int, seeds: int) -> dict[str, Any]:
@@ -134,13 +189,13 @@ def measure(steps: int, seeds: int) -> dict[str, Any]:
         "classic update (Lee and Seung)": lambda seed: classic(V, seed, steps),
         "scikit-learn, mu": lambda seed: solver(V, "mu", seed, steps),
         "scikit-learn, cd": lambda seed: solver(V, "cd", seed, steps),
+        "torchnmf": lambda seed: torchnmf(V, seed, steps),
     }
     found: dict[str, Any] = {}
     with threads(1), track(len(METHODS) + len(own), "factorizations", "methods") as bar:
-        for name, (*_, rates) in METHODS.items():
-            looks = {rate: run(V, name, rate, 100, steps)["error"] for rate in rates}
-            best = min(looks, key=lambda rate: looks[rate])
-            found[name] = _summary([run(V, name, best, seed, steps) for seed in range(seeds)])
+        for name, (*_, first) in METHODS.items():
+            best, looks = best_rate(first, lambda rate, name=name: run(V, name, rate, 100, steps)["error"])
+            found[name] = _summary([run(V, name, best, seed, steps, seed == 0) for seed in range(seeds)])
             found[name] |= {"rate": best, "looks": {str(rate): error for rate, error in looks.items()}}
             bar.advance()
         for name, call in own.items():
@@ -153,12 +208,8 @@ def _summary(runs: list[dict[str, float]]) -> dict[str, Any]:
     errors = [one["error"] for one in runs]
     spread = statistics.stdev(errors) if len(errors) > 1 else None
     ms = statistics.median(one["ms"] for one in runs)
-    return {
-        "error": statistics.fmean(errors),
-        "deviation": spread,
-        "ms": round(ms, 3),
-        "held": runs[0]["held"],
-    }
+    memory = {key: round(runs[0][key], 2) for key in ("held", "peak") if key in runs[0]}
+    return {"error": statistics.fmean(errors), "deviation": spread, "ms": round(ms, 3), **memory}
 
 
 def markdown(found: dict[str, Any]) -> str:
@@ -167,10 +218,12 @@ def markdown(found: dict[str, Any]) -> str:
     for name, one in found["methods"].items():
         spread = "" if one["deviation"] is None else f" ± {one['deviation']:.4f}"
         cell = bold(f"{one['error']:.4f}{spread}", one["error"] == lowest)
-        rows.append([name, cell, show(one["rate"]) if "rate" in one else "", f"{one['held']:.0f}"])
-    heads = ["", "relative error", "rate", "numbers held per weight"]
-    about = f"Digits, rank {found['rank']}, {found['steps']:,} steps, {found['seeds']} seeds."
-    return f"{about}\n\n{Table(heads, 'lrrr', rows).markdown()}\n"
+        memory = [f"{one[key]:.1f}" if key in one else "" for key in ("held", "peak")]
+        rows.append([name, cell, f"{one['rate']:g}" if "rate" in one else "", *memory])
+    heads = ["", "relative error", "rate", "held", "peak of a step"]
+    settings = f"Digits, rank {found['rank']}, {found['steps']:,} steps, {found['seeds']} seeds"
+    about = f"{settings}. Memory in numbers per weight."
+    return f"{about}\n\n{Table(heads, 'lrrrr', rows).markdown()}\n"
 
 
 def main() -> int:
