@@ -1,10 +1,11 @@
 """What pruning costs and brings: error, size and speed of the shipped networks, dense and pruned, on one thread.
 
-    python -m benchmarks.sparse [--data cifar10] [--pairs 10000] [--rounds 9] [--speeds]
+    python -m benchmarks.sparse [--data cifar10] [--pairs 10000] [--rounds 9] [--speeds | --motion]
 
 Entries of u and v below a share of their row's largest are set to zero, without any retraining. Dense and pruned take
 turns in one process; speeds are of processor time, compared by the median of the ratios within a round. --speeds
-measures those again and keeps the errors.
+measures those again and keeps the errors. --motion measures the network of registration alone: how many of 145
+calibration pairs it brings together when it is pruned, and how fast it then compares 200 patches.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from caunet.progress import track
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that it runs as a file, too
 from benchmarks.harness import RESULTS, save, threads
+from benchmarks.motion_networks import cases, first_guess, summary
 
 TASKS = ("translation", "rotation", "scaling", "affine", "projective")
 THRESHOLDS = (0.003, 0.01, 0.03, 0.1)
@@ -104,6 +106,24 @@ def _field(model: RelationNetwork, pruned: RelationNetwork, rounds: int) -> dict
     return compare(lambda: whole(a, b), lambda: fast(a, b), 502 * 502, max(3, rounds // 3))
 
 
+def registration(rounds: int) -> dict[str, Any]:
+    """The network ``motion``, whole and pruned: calibration pairs that it brings together alone, size and speed."""
+    model = load_pretrained("motion")
+    pruned = {threshold: prune(model, threshold=threshold) for threshold in (0.0, *THRESHOLDS)}
+    guesses: dict[float, list[dict[str, float]]] = {threshold: [] for threshold in pruned}
+    for case in cases(10, seed=5):
+        for threshold, network in pruned.items():
+            guesses[threshold].append(first_guess(network, case))
+    x, y = torch.rand(2, 200, 11, 11, generator=torch.Generator().manual_seed(0))
+    found = {}
+    for threshold, network in pruned.items():
+        fast = SparseNetwork(network)
+        speed = compare(lambda: model(x, y), lambda fast=fast: fast(x, y), 200, 5 * rounds)
+        counted = {key: value for key, value in summary(guesses[threshold]).items() if key != "ms"}
+        found[str(threshold)] = {**counted, "nonzero": network.nonzero_count(), "speed": speed}
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -114,9 +134,17 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10_000, help="test pairs")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--speeds", action="store_true", help="measure speeds alone; the errors stay")
+    parser.add_argument(
+        "--motion", action="store_true", help="measure the registration's network alone; all else stays"
+    )
     options = parser.parse_args()
     path = RESULTS / "sparse.json"
-    found: dict[str, Any] = json.loads(path.read_text())["networks"] if options.speeds else {}
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    if options.motion:
+        with threads(1), torch.inference_mode():
+            save("sparse", known | {"registration": registration(options.rounds)})
+        return 0
+    found: dict[str, Any] = known["networks"] if options.speeds else {}
     names = [f"{network}-{task}" for task in TASKS for network in ("can", "bln", "ctn")]
     with threads(1), torch.no_grad(), track(len(names), "pruned networks") as bar:
         for name in names:
@@ -126,7 +154,7 @@ def main() -> int:
                 found[name]["speed"] = speeds(name, options.rounds)
             bar.advance()
     about = {"data": options.data, "pairs": options.pairs, "speed_at_threshold": THRESHOLD, "threads": 1}
-    save("sparse", {**about, "networks": found})
+    save("sparse", {**known, **about, "networks": found})
     return 0
 
 
