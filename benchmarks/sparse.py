@@ -140,6 +140,7 @@ def main() -> int:
     options = parser.parse_args()
     path = RESULTS / "sparse.json"
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    known.pop("environment", None)  # of another run
     if options.motion:
         with threads(1), torch.inference_mode():
             save("sparse", known | {"registration": registration(options.rounds)})
