@@ -27,7 +27,7 @@ from caunet.models import (
     load_weights,
     save_weights,
 )
-from caunet.models.packing import pack
+from caunet.models.packing import pack, remeasure
 from caunet.models.pretrained import card, cards_table
 from caunet.training import TrainConfig
 from caunet.training.loop import load_sources
@@ -97,6 +97,29 @@ def test_a_packed_network_is_loaded_again(folder, run_dir):
     with torch.no_grad():
         model.decoder[0].weight.zero_()
     assert load_pretrained("can-rotation").decoder[0].weight.any(), "every call gives a network of its own"
+
+
+def test_a_card_is_completed_by_measuring_again(folder, run_dir):
+    pack(run_dir, "can-rotation", lambda model: errors(4.0), command="caunet train --task rotation")
+    path = folder / "can-rotation.json"
+    old = json.loads(path.read_text())
+    del old["nonzero"]
+    path.write_text(json.dumps(old))
+    each = {"angle": {"error": 4.0, "error_of_mean": 680.0, "r2": 0.994}}
+    made = remeasure("can-rotation", lambda model: {**errors(4.05, 20), "per_parameter": each}, folder)
+    assert made == card("can-rotation")
+    assert made["metrics"]["float16"]["per_parameter"] == {"angle": {"error": 4.0, "r2": 0.994}}
+    assert made["metrics"]["float16"]["parameter_error"] == 4.0
+    assert made["metrics"]["float16"]["per_parameter_pairs"] == 20
+    assert made["nonzero"] == load_pretrained("can-rotation").nonzero_count()
+    assert "| 0.99 |" in cards_table()
+    before = path.read_bytes()
+    for other in (errors(4.1), errors(4.0, count=20)):
+        with pytest.raises(
+            CheckpointError, match="its card says parameter error 4 on 10 pairs, measured now"
+        ):
+            remeasure("can-rotation", lambda model, other=other: other, folder)
+    assert path.read_bytes() == before
 
 
 def test_names_that_are_not_shipped(folder, run_dir):

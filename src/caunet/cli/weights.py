@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from caunet.models import RelationNetwork
     from caunet.training import TrainConfig
 
-__all__ = ["COMMANDS", "List", "Pack", "Prune", "Upgrade", "training_command"]
+__all__ = ["COMMANDS", "List", "Measure", "Pack", "Prune", "Upgrade", "training_command"]
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,35 @@ class Pack:
         return 0
 
     def _measure(self, model: "RelationNetwork", config: "TrainConfig") -> Mapping[str, Any]:
-        from caunet.evaluation import evaluate
-        from caunet.training.loop import load_sources
+        return _errors(model, config, self.pairs)
 
-        return evaluate(model, load_sources(config)[1], limit=self.pairs)
+
+@dataclass(frozen=True)
+class Measure:
+    """Measure networks of the package again, on the test pairs of their runs, and complete their cards.
+
+    A card gets the error and R² of each parameter, and the weights that are not zero. Errors that it has must come out
+    again.
+
+    Example: caunet weights measure can-projective
+    """
+
+    names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME")]
+    """Networks of the package; `caunet weights list` names them."""
+
+    def run(self) -> int:
+        """Measure, write, print."""
+        from caunet.models.packing import remeasure
+        from caunet.models.pretrained import card
+        from caunet.training import TrainConfig
+
+        for name in self.names:
+            config = TrainConfig.from_json(card(name)["config"])
+            known = remeasure(name, lambda model, config=config: _errors(model, config))
+            each = known["metrics"][known["precision"]]["per_parameter"]
+            told = ", ".join(f"{parameter} {one['r2']:.3f}" for parameter, one in each.items())
+            print(f"{name}  R² of {told}")
+        return 0
 
 
 @dataclass(frozen=True)
@@ -175,6 +200,13 @@ def training_command(config: "TrainConfig") -> str:
     return shlex.join(words)
 
 
+def _errors(model: "RelationNetwork", config: "TrainConfig", pairs: int | None = None) -> Mapping[str, Any]:
+    from caunet.evaluation import evaluate
+    from caunet.training.loop import load_sources
+
+    return evaluate(model, load_sources(config)[1], limit=pairs)
+
+
 def _config(run_dir: Path) -> "TrainConfig":
     from caunet.errors import CheckpointError
     from caunet.training import TrainConfig
@@ -209,5 +241,11 @@ def _show(cards: Mapping[str, Mapping[str, Any]]) -> None:
     Console().print(table.rich())
 
 
-COMMANDS: Mapping[str, type] = {"list": List, "pack": Pack, "prune": Prune, "upgrade": Upgrade}
+COMMANDS: Mapping[str, type] = {
+    "list": List,
+    "pack": Pack,
+    "measure": Measure,
+    "prune": Prune,
+    "upgrade": Upgrade,
+}
 """The subcommands of ``caunet weights``, by name."""

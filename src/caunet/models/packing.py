@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from caunet.models.network import RelationNetwork
 from caunet.models.weights import load_weights, save_weights
 from caunet.shipped import weights_folder
 
-__all__ = ["LOSS", "Measure", "Precision", "pack"]
+__all__ = ["LOSS", "Measure", "Precision", "pack", "remeasure"]
 
 LOSS = 0.01
 """How much of its accuracy a network may lose by rounding: 1 %."""
@@ -23,6 +24,7 @@ Precision = Literal["float16", "float32"]
 Measure = Callable[[RelationNetwork], Mapping[str, Any]]
 """Errors of a network on its test pairs: ``parameter_error``, ``corner_error`` and more; ``count`` of the pairs."""
 
+_SAME = 0.03  # share by which an error may come out otherwise on other test pairs
 _ERRORS = ("parameter_error", "transformation_error", "corner_error")
 
 
@@ -81,6 +83,29 @@ def pack(
         **({"note": note} if note else {}),
     }
     write_json(path.with_suffix(".json"), card)
+    return card
+
+
+def remeasure(name: str, measure: Measure, folder: Path | None = None) -> dict[str, Any]:
+    """Measure a packed network again and put what its card lacks into it; returns the card.
+
+    Cards from before errors of each parameter were kept, and counts of weights that are not zero, get them. The errors
+    that a card has must come out again, within what another draw of test pairs changes: else CheckpointError, and the
+    card stays.
+    """
+    place = folder or weights_folder()
+    card = _object(place / f"{name}.json")
+    model = load_weights(place / f"{name}.safetensors", dtype=torch.float32)
+    found, known = _errors(measure(model)), card["metrics"][card["precision"]]
+    if not math.isclose(found["parameter_error"], known["parameter_error"], rel_tol=_SAME):
+        raise CheckpointError(
+            f"{name}: its card says parameter error {known['parameter_error']:.5g}, measured now "
+            f"{found['parameter_error']:.5g}"
+        )
+    more = {"per_parameter": found["per_parameter"], "per_parameter_pairs": found["pairs"]}
+    card["metrics"][card["precision"]] = known | more
+    card |= {"nonzero": model.nonzero_count(), "multiply_adds": model.multiply_adds(sparse=True)}
+    write_json(place / f"{name}.json", card)
     return card
 
 

@@ -5,6 +5,7 @@ data, recipe, command, commit, errors in full and in half precision, size, SHA-2
 paper's networks, and ``motion`` for the one that aligns images.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ def cards_table() -> str:
         "parameters",
         "parameter error",
         "corner error (px)",
+        "R² of each parameter",
         "size",
     )
     rows = []
@@ -68,10 +70,18 @@ def cards_table() -> str:
                 f"{known['parameters']:,}",
                 f"{errors['parameter_error']:.4g}",
                 f"{errors['corner_error']:.3g}",
+                _explained(known["metrics"][known["precision"]]),
                 f"{known['bytes'] / 1e6:.1f} MB",
             ]
         )
-    return Table(heads, "lllrrrrr", rows).markdown()
+    return Table(heads, "lllrrrrlr", rows).markdown()
+
+
+def _explained(errors: Mapping[str, Any]) -> str:
+    """R² of each parameter, in the order of z; what every card of the package has."""
+    return (
+        ", ".join(f"{round(one['r2'], 2) + 0:.2f}" for one in errors.get("per_parameter", {}).values()) or "–"
+    )
 
 
 def _check(name: str) -> None:
