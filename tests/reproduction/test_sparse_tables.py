@@ -29,7 +29,8 @@ def test_the_lowest_mean_is_bold_and_seeds_are_counted() -> None:
     row = sparse_markdown(RESULTS).splitlines()[-1]
     fields = [field.strip() for field in row.strip("|").split("|")]
     assert fields == [
-        "Rotation", "**0.050 ± 0.014**", "2", "0.080", "–", "0.070", "0.190", "0.055", "320,000", "359,181"
+        "Rotation", "**0.050 ± 0.014**", "2", "0.080", "–", "0.070", "0.190", "0.055",
+        "320,000", "359,181", "670", "6.4e-04",
     ]  # fmt: skip
     assert sparse_markdown([]) == ""
 

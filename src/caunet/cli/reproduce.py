@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 __all__ = ["Reproduce"]
 
 RecipeName = Literal[
-    "released", "written", "claims", "control", "best", "sparse", "range", "ablation", "space"
+    "released",
+    "written",
+    "claims",
+    "control",
+    "best",
+    "sparse",
+    "range",
+    "ablation",
+    "initialization",
+    "space",
 ]
 
 
@@ -33,9 +42,9 @@ class Reproduce:
     recipe: tuple[RecipeName, ...] | None = None
     """As the paper's text has it (written), as its authors' scripts did (released), its sentences tested
     (claims), CAN on rotation at full length (control), one difference between written and released at a time
-    (ablation); with profile best: at their best (best), pruned to the size of Table I's CAN (sparse), projective
-    with a loss in units of each parameter's range (range), tasks of volumes
-    (space). Several may be given; default: written, or best."""
+    (ablation), CTN as released from other first weights (initialization); with profile best: at their best (best),
+    pruned to the size of Table I's CAN (sparse), projective with a loss in units of each parameter's range (range),
+    tasks of volumes (space). Several may be given; default: written, or best."""
     tasks: tuple[str, ...] | None = None
     """Which tasks; default: translation, rotation, scaling, affine, projective, for the recipe space those of
     volumes: translation3, rotation3, scaling3, affine3, rigid3."""
@@ -166,7 +175,7 @@ class Reproduce:
             console.print(Markdown(space_markdown(found)))
         for recipe in self._recipes:
             chosen = [result for result in found if result["recipe"] == recipe]
-            if not chosen or recipe in ("claims", "best", "sparse", "range", "ablation", "space"):
+            if not chosen or recipe not in ("written", "released", "control"):
                 continue
             for measure in MEASURES:
                 note = f"{recipe}: {caption(chosen)}"

@@ -1,7 +1,13 @@
-"""The report: one HTML file that carries everything, and the same figures as PNG and SVG beside it."""
+"""The report: one HTML file that carries everything, and the same figures as PNG and SVG beside it.
 
+``caunet reproduce --report`` writes it of its runs; ``python -m caunet.reproduction.report --out DIR`` of what is
+committed in results/, with figures of networks where ``--runs`` has them.
+"""
+
+import argparse
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -13,7 +19,7 @@ from caunet.files import write_text
 from caunet.reproduction import figures
 from caunet.reproduction.claims import OFFSET, judge
 from caunet.reproduction.recipes import CLAIM_TASKS, MODELS, Cell
-from caunet.reproduction.tables import HEADINGS, MEASURES, Result, caption, make_table, show, show_ratio
+from caunet.reproduction.tables import HEADINGS, LONG, MEASURES, Result, caption, make_table, show, show_ratio
 
 __all__ = ["write_report"]
 
@@ -40,15 +46,18 @@ class _Section:
     inside: list[tuple[str, list[_Picture]]] = field(default_factory=list)
 
 
-def write_report(cells: Sequence[Cell], results: Sequence[Result], out: Path) -> Path:
-    """Write ``out``/report/index.html and its figures from finished cells; returns the page's path.
+def write_report(
+    cells: Sequence[Cell], results: Sequence[Result], out: Path, folder: Path | None = None
+) -> Path:
+    """Write index.html and its figures, from finished cells, into ``out``/report; returns the page's path.
 
     Args:
         cells: the grid (their runs under ``out`` hold the trained networks).
         results: what :func:`caunet.reproduction.results.collect` gave for them.
         out: the folder of the runs.
+        folder: where to write instead.
     """
-    folder = out / "report"
+    folder = folder or out / "report"
     with figures.drawing():
         sections = [_section(recipe, cells, results, out, folder) for recipe in _recipes(results)]
     page = _render(
@@ -95,12 +104,13 @@ def _section(
             "How far the patch's corners land from where they should, over all test pairs.",
         ),
     ]
-    mine = [cell for cell in cells if cell.recipe == recipe and cell.config.seed == 0]
+    mine = [cell for cell in cells if cell.recipe == recipe]
     for task in figures.tasks_of(chosen):
-        pictures = _inside(
-            recipe, task, {cell.label: cell for cell in mine if cell.config.task == task}, out, folder
-        )
-        section.inside += [(task, pictures)] if pictures else []
+        for seed in sorted({cell.config.seed for cell in mine}):  # of the first seed whose networks are here
+            same = {c.label: c for c in mine if (c.config.task, c.config.seed) == (task, seed)}
+            if pictures := _inside(recipe, task, same, out, folder):
+                section.inside.append((task, pictures))
+                break
     return section
 
 
@@ -246,3 +256,29 @@ def _render(**context: Any) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"show": show, "ratio": show_ratio}
     return str(environment.from_string(template).render(**context))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the report of committed results."""
+    from caunet.reproduction.recipes import cells
+    from caunet.reproduction.results import load
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="folder of the runs, if they are here"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder to write index.html and figures into")
+    options = parser.parse_args(arguments)
+    recipes = (*HEADINGS, "claims", "control")
+    results = [result for result in load(options.results) if result["recipe"] in recipes]
+    most = max((result["seed"] for result in results), default=0) + 1
+    grid = cells(("released", "written"), seeds=most, updates=LONG)
+    sys.stdout.write(f"{write_report(grid, results, options.runs, options.out)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

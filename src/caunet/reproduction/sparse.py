@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from caunet.drawing import new_figure, save_figure
+from caunet.reproduction.baseline_results import BASELINES, matching
 from caunet.reproduction.best import ROWS, errors_of, figure_of
 from caunet.reproduction.figures import COLORS
 from caunet.reproduction.tables import Result, caption, show
@@ -36,6 +37,7 @@ def sparse_markdown(results: Sequence[Result]) -> str:
         "BLN",
         "weights",
         "multiply-adds",
+        *BASELINES,
     ]
     rows: list[list[str | Cell]] = []
     for (task, protocol), name in ROWS.items():
@@ -52,6 +54,7 @@ def sparse_markdown(results: Sequence[Result]) -> str:
             for key, values in found.items()
         }
         cans = [r for r in mine if r["model"].startswith("can")]
+        known = matching(mine, "parameter_error")
         rows.append(
             [
                 name,
@@ -61,6 +64,7 @@ def sparse_markdown(results: Sequence[Result]) -> str:
                 *(shown[key] for key in ("ctn, pruned", "bln, pruned", "ctn", "bln")),
                 f"{max(r['nonzero'] for r in cans):,}",
                 f"{max(r['multiply_adds'] for r in cans):,}",
+                *(show(known.get(one)) for one in BASELINES),
             ]
         )
     return f"{caption(pruned)}.\n\n" + Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown() + "\n"
@@ -83,6 +87,9 @@ def range_markdown(results: Sequence[Result]) -> str:
                 f"{result['corner_error']:.3f}",
             ]
         )
+    each = chosen[0]["per_parameter"]
+    means = [f"{show(each[name].get('error_of_mean'))} (0)" for name in names]
+    rows.append(["always the mean", *means, show(matching(chosen, "parameter_error").get("mean")), "–"])
     heads = ["", *names, "parameter error", "corner error (px)"]
     return f"{caption(chosen)}.\n\n" + Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown() + "\n"
 

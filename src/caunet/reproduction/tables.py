@@ -25,6 +25,8 @@ from caunet.reproduction.recipes import MODELS, TASKS
 from caunet.tables import Cell, Table, bold
 
 __all__ = [
+    "HEADINGS",
+    "LONG",
     "MEASURES",
     "Entry",
     "ErrorTable",
@@ -117,14 +119,14 @@ def make_table(
 
 
 # The paper's schedule has all but stopped after this many of its 200,000 updates (docs/reproduction.md).
-_LONG = 60_000
+LONG = 60_000
 
 
 def is_the_papers(result: Result) -> bool:
     """Whether a run has the paper's images and, in effect, its length: only then are its figures beside ours."""
     config = result.get("config", {})
     compressed = config.get("decay_every", 500) != 500 or config.get("schedule", "step") != "step"
-    return result.get("data") == "cifar10" and result["updates"] >= _LONG and not compressed
+    return result.get("data") == "cifar10" and result["updates"] >= LONG and not compressed
 
 
 def _row(
