@@ -1,5 +1,6 @@
 """``caunet weights``: the networks that come with the package, and how one gets there."""
 
+import functools
 import json
 import shlex
 from collections.abc import Mapping
@@ -123,7 +124,7 @@ class Measure:
 
         for name in self.names:
             config = TrainConfig.from_json(card(name)["config"])
-            known = remeasure(name, lambda model, config=config: _errors(model, config))
+            known = remeasure(name, functools.partial(_errors, config=config))
             each = known["metrics"][known["precision"]]["per_parameter"]
             told = ", ".join(f"{parameter} {one['r2']:.3f}" for parameter, one in each.items())
             print(f"{name}  R² of {told}")
