@@ -52,6 +52,7 @@ _FEW = 2000  # points of each volume where guesses are tried
 _SOME = 16_000  # where it is refined
 _MANY = 50_000  # and at the finest level
 _THIN = 4  # one of how many points there are enough for the first steps
+_THICK = 1.2  # by how much lengths of voxels differ at least where some are thick
 _DISTANCE = 0.15  # of the side of a volume, between the shifts that a search tries
 # Fitted by benchmarks/calibrate_volumes.py, so that 95 % of the ellipsoids hold the truth:
 _INFLATION = 2.27  # noise is not white, and the light is not exactly a field
@@ -251,14 +252,18 @@ def _sharp_sides(pyramids: tuple[list[Level], list[Level]], k: int, count: int) 
 
     What is smoothed in its own grid is not the same thing in two grids that are turned and stretched.
     """
-    levels_k = [pyramid[k] for pyramid in pyramids]
-    a, b = (_smoothed(level) for level in levels_k)
-    points = [choose_points(level, count) for level in (a, b)]
-    points = [
-        replace(p, values=at_voxels(level, p.voxels)) for p, level in zip(points, levels_k, strict=True)
-    ]
-    sharp = [replace(level, values=spline_coefficients(level.values), spline=True) for level in levels_k]
-    return Sides(sharp[0], sharp[1], points[0], points[1], a, b)
+    sides = [pyramid[k] for pyramid in pyramids]
+    lengths = np.concatenate([level.spacing for level in sides])
+    thick = lengths.max() > _THICK * lengths.min()  # only then gradients are read between voxels
+    sharp, points, smooth_levels = [], [], []
+    for level in sides:  # one after the other: gradients take three times a volume
+        smoothed = _smoothed(level)
+        chosen = choose_points(smoothed, count)
+        points.append(replace(chosen, values=at_voxels(level, chosen.voxels)))
+        smooth_levels.append(smoothed if thick else None)
+        del smoothed
+        sharp.append(replace(level, values=spline_coefficients(level.values), spline=True))
+    return Sides(sharp[0], sharp[1], points[0], points[1], smooth_levels[0], smooth_levels[1])
 
 
 def _thinned(sides: Sides, step: int) -> Sides:
