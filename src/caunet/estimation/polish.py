@@ -51,8 +51,9 @@ _SAMPLES = 1000  # pixels from which the share of noise in the normal equations 
 _GRADIENT_NOISE = {False: 0.125, True: 0.075}
 # Parts are few, and the residuals of what was fitted to them a little too small. Chosen on calibration photographs.
 _INFLATION = 1.4
-_RESAMPLING = 0.0014  # pixels: what reading between pixels costs, everywhere,
-_PULL = 0.003  # and all of the image together
+# Pixels: what reading between pixels costs, everywhere, and all of the image together; as they are, and smoothed.
+_RESAMPLING = {False: 0.0007, True: 0.0014}
+_PULL = {False: 0.0015, True: 0.003}
 _OTHERWISE = 0.75  # share of the normal equations, in any direction, that is not what it seems, at most
 _UNEVEN = 0.5  # share by which a field of light must lower the squared residuals to be one
 _LEAP = 4.0  # size of a step (1 is half the image) that no image justifies
@@ -405,7 +406,8 @@ class _Work:
         along = np.linalg.solve(
             normal, moves.reshape(-1, 2, free).mean(0).T
         )  # (k, 2): of shifts of all of it
-        floor = _RESAMPLING**2 * np.linalg.inv(normal) + _PULL**2 * along @ along.T
+        own, common = _RESAMPLING[self.smoothed], _PULL[self.smoothed]
+        floor = own**2 * np.linalg.inv(normal) + common**2 * along @ along.T
         return np.asarray(floor, np.float64)
 
     @property
