@@ -68,3 +68,12 @@ def slow_fail_on_three(x: int) -> int:
 def first_is_slow(x: int) -> int:
     time.sleep(1.5 if x == 0 else 0.0)
     return x
+
+
+def draw_a_bar(count: int) -> int:
+    """How many steps a progress bar of tqdm counts."""
+    import io
+
+    from tqdm import tqdm
+
+    return len(list(tqdm(range(count), file=io.StringIO())))

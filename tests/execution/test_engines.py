@@ -168,3 +168,17 @@ def test_bad_arguments_are_named() -> None:
         create_engine("serial", 2)
     with pytest.raises(ValueError, match="address is for engine 'ray' only"):
         create_engine("processes", address="auto")
+
+
+def test_a_killed_worker_leaves_no_semaphore_behind() -> None:
+    """tqdm, which torch.compile imports, makes a lock between processes as soon as it draws a bar."""
+    pytest.importorskip("tqdm")
+    code = (
+        "from caunet.execution.processes import Processes\n"
+        "from tests.execution import jobs\n"
+        "with Processes(workers=1) as engine:\n"
+        "    print([outcome.value for outcome in engine.map(jobs.draw_a_bar, [3])])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.stdout == "[3]\n", done.stderr
+    assert "leaked" not in done.stderr

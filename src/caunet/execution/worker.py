@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib
 import os
 import pickle
 import signal
@@ -46,7 +47,17 @@ def prepare(parent: int, stop: Event) -> None:
     with contextlib.suppress(AttributeError, OSError):  # not on Windows; not for the leader of a session
         os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # between items there is nothing to interrupt
+    _without_shared_locks()
     threading.Thread(target=_watch, args=(parent, stop), daemon=True).start()
+
+
+def _without_shared_locks() -> None:
+    """Keep tqdm, which torch imports to compile, from making a lock between processes in this one.
+
+    Workers are ended by being killed, and its semaphore would be left behind, with a warning at the very end.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module("tqdm.std").TqdmDefaultWriteLock.mp_lock = None  # as where there are none
 
 
 def _watch(parent: int, stop: Event) -> None:
