@@ -7,8 +7,10 @@ one marker color, ``INK``, which the page replaces by its own text color: figure
 import contextlib
 import html
 import io
+import itertools
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from caunet.files import atomic_write
 from caunet.reproduction.recipes import MODELS, TASKS
 from caunet.reproduction.tables import Result, is_the_papers, paper
 
-__all__ = ["COLORS", "INK", "Drawn", "curves", "draw", "drawing", "histograms", "tasks_of"]
+__all__ = ["COLORS", "INK", "Drawn", "curves", "density", "draw", "drawing", "histograms", "tasks_of"]
 
 INK = "#1b2430"
 # Distinct for color-blind readers, and readable on white and on near-black.
@@ -104,6 +106,17 @@ def _curve(axis: Any, results: Sequence[Result], model: str) -> None:
             axis.plot(steps, errors, color=COLORS[model], linewidth=1.4, label=label)
 
 
+def density(histogram: Mapping[str, Any]) -> list[float]:
+    """Per cent of the pairs in each bin, for a tenth of a decade of its width: bins of one result may be wider.
+
+    >>> density({"edges": [0.1, 1.0, 10.0], "counts": [30, 10]})
+    [7.5, 2.5]
+    """
+    edges, counts = histogram["edges"], histogram["counts"]
+    widths = [10 * math.log10(high / low) for low, high in itertools.pairwise(edges)]
+    return [100 * count / max(1, sum(counts)) / width for count, width in zip(counts, widths, strict=True)]
+
+
 def histograms(results: Sequence[Result]) -> Any:
     """How the corner error is spread over the test pairs, one panel per task; logarithmic in pixels."""
     tasks = tasks_of(results)
@@ -112,7 +125,7 @@ def histograms(results: Sequence[Result]) -> Any:
         for result in results:
             histogram = result.get("histogram")
             if result["task"] == task and result["model"] in MODELS and result["seed"] == 0 and histogram:
-                shares = [100 * count / max(1, sum(histogram["counts"])) for count in histogram["counts"]]
+                shares = density(histogram)
                 color = COLORS[result["model"]]
                 axis.stairs(
                     shares, histogram["edges"], color=color, linewidth=1.4, label=result["model"].upper()
@@ -120,7 +133,7 @@ def histograms(results: Sequence[Result]) -> Any:
                 axis.stairs(shares, histogram["edges"], color=color, fill=True, alpha=0.12)
         axis.set(title=task.capitalize(), xscale="log", xlabel="corner error (pixels)", ylim=(0, None))
         _plain_numbers(axis.xaxis)
-    axes[0].set_ylabel("% of test pairs")
+    axes[0].set_ylabel("% of test pairs per tenth of a decade")
     _legend(axes[0])
     return figure
 
