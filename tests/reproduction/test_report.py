@@ -12,7 +12,7 @@ from PIL import Image
 from caunet.data.pairs import Pairs
 from caunet.reproduction import unit_figures
 from caunet.reproduction.recipes import Cell, written
-from caunet.reproduction.report import write_report
+from caunet.reproduction.report import main, write_report
 from caunet.reproduction.results import collect
 from caunet.reproduction.tables import paper, show
 from caunet.reproduction.worker import make_trainer, run_cell
@@ -159,3 +159,17 @@ def test_tuning_averages_responses_by_z() -> None:
     assert tuning.response[:, 22].tolist() == [0.25, 0.25]
     assert tuning.preferred(0) == (-44.0,)
     assert tuning.preferred(1) == (44.0,)
+
+
+def test_the_command_reports_on_results_without_runs(
+    grid: tuple[Path, list[Cell]], tmp_path: Path, text: str
+) -> None:
+    out, cells = grid
+    collect(cells, out, tmp_path / "results")
+    arguments = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "none")]
+    assert main([*arguments, "--out", str(tmp_path / "page")]) == 0
+    made = (tmp_path / "page" / "index.html").read_text()
+    tables = re.compile(r"<table>.*?</table>", re.DOTALL)
+    assert tables.findall(made) == tables.findall(text) != []
+    assert "What units prefer" in text
+    assert "What units prefer" not in made  # no networks are there to draw
