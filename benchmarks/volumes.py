@@ -235,7 +235,7 @@ def take_turns(args: argparse.Namespace) -> None:
     warmed(args.only, args.folder)
     started = time.perf_counter()
     for number, (index, condition) in enumerate((i, c) for i in range(args.count) for c in args.conditions):
-        key = f"{condition}|{index}"
+        key = f"{condition} #{index}"
         if key in kept or time.perf_counter() - started > 60 * args.minutes:
             continue
         pair = case(args.folder, condition, index, args.step)
@@ -368,12 +368,15 @@ def between_heads(report: dict[str, Any]) -> str:
     return Table(["there and back", "rigid", "affine"], "lrr", lines).markdown() if lines else ""
 
 
+def of_threads(count: int) -> str:
+    return "1 thread each" if count == 1 else f"{count} threads each"
+
+
 def measured_by(report: dict[str, Any]) -> str:
     machine = report["environment"]
     commits = sorted({row["commit"] for row in report["rows"].values() if "commit" in row})
-    threads = "1 thread" if report["threads"] == 1 else f"{report['threads']} threads"
     return (
-        f"{threads} each, {machine['cpu']}, {machine['cores']} cores shared with other work; "
+        f"{of_threads(report['threads'])}, {machine['cpu']}, {machine['cores']} cores shared with other work; "
         f"voxels of {report['voxel_mm']:g} mm; caunet at {', '.join(commits)}."
     )
 
@@ -387,8 +390,8 @@ def tables(_: argparse.Namespace) -> None:
     ]  # fmt: skip
     if text := ratios(half):
         parts += [
-            f"How many times as long as caunet the others take, {half['time_threads']} threads each, the median over "
-            f"{len(half['time'])} pairs at which all took turns:",
+            f"How many times as long as caunet the others take, {of_threads(half['time_threads'])}, the median over "
+            f"pairs at which all took turns ({', '.join(half['time'])}):",
             text,
         ]
     if text := between_heads(half):
