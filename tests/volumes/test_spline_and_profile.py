@@ -1,6 +1,7 @@
 """Splines against SciPy's; thick slices; moments by their definition."""
 
 import numpy as np
+import pytest
 import scipy.ndimage as ndi
 import torch
 
@@ -51,7 +52,8 @@ def test_moments_by_their_definition_and_as_an_affine_map_changes_them():
     z, y, x = (one.ravel() for one in np.indices(a.shape))
     places = (grid @ np.stack([x, y, z, np.ones_like(x)]))[:3]
     np.testing.assert_allclose(center, np.average(places, axis=1, weights=mass), atol=1e-3)
-    np.testing.assert_allclose(spread, np.cov(places, aweights=mass, bias=True), rtol=1e-4, atol=1e-3)
+    boxes = grid[:3, :3] @ grid[:3, :3].T / 12  # a voxel is a box: the variance of a uniform distribution
+    np.testing.assert_allclose(spread, np.cov(places, aweights=mass, bias=True) + boxes, rtol=1e-4, atol=1e-3)
     A = rotations(5)[3] @ np.diag([1.2, 0.9, 1.0])
     moved = A @ spread @ A.T
     for linear in stretched(rotations(7), spread, moved, 12):
@@ -60,3 +62,14 @@ def test_moments_by_their_definition_and_as_an_affine_map_changes_them():
     turns = axes_turns(spread, R @ spread @ R.T)
     assert len(turns) == 4
     assert min(np.abs(turn - R).max() for turn in turns) < 1e-6
+
+
+def test_what_lies_in_one_voxel_or_plane_has_moments_that_can_be_inverted():
+    """Else an affine search begins at guesses that are not numbers."""
+    for where in ((4, 5, 6), (4,)):
+        a = np.zeros((9, 10, 11), np.float32)
+        a[where] = 1
+        spreads = [moments(Level(torch.from_numpy(v), np.eye(4)))[1] for v in (a, scene(seed=2))]
+        assert np.linalg.eigvalsh(spreads[0]).min() == pytest.approx(1 / 12)
+        for linear in stretched(rotations(7), *spreads, 12):
+            np.testing.assert_allclose(linear @ spreads[0] @ linear.T, spreads[1], atol=1e-6)

@@ -73,7 +73,8 @@ def middle(level: Level) -> Matrix:
 def moments(level: Level) -> tuple[Matrix, Matrix]:
     """(3,) and (3, 3): center and covariance of what differs from the background, in millimeters.
 
-    The background is the median value on the faces of the box.
+    The background is the median value on the faces of the box. A voxel is a box itself, so that the covariance of a
+    single one, or of those in one plane, is not singular.
     """
     values = level.values
     faces = torch.cat([values.movedim(axis, 0)[[0, -1]].reshape(-1) for axis in range(3)])
@@ -89,7 +90,7 @@ def moments(level: Level) -> tuple[Matrix, Matrix]:
     weight = mass.reshape(-1) / total
     center = places @ weight
     away = places - center[:, None]
-    spread = ((away * weight) @ away.T).cpu().numpy()
+    spread = ((away * weight) @ away.T).cpu().numpy() + np.eye(3) / 12
     linear = level.to_mm[:3, :3]
     return geometry.apply(level.to_mm, center.cpu().numpy()[None])[0], linear @ spread @ linear.T
 
