@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -28,11 +29,14 @@ from caunet.volumes.points import Points, places, read_gradient, read_level
 from caunet.volumes.profile import profile
 from caunet.volumes.pyramid import Level
 
-__all__ = ["Aligned", "Frame", "Sides", "align", "correlations", "explained", "likeness"]
+__all__ = ["Aligned", "Frame", "Sides", "align", "correlations", "explained", "likeness", "whole"]
 
 _TOLERANCE = 3.0  # residual, relative to the usual one, at which a point keeps a quarter of its weight
 _QUIET = 1e-4  # residual (values 0..1) below which differences are rounding
 _LEAP = 0.5  # size of a step (1 is half a volume) beyond which it is shortened
+_COLLAPSED = (
+    0.02  # stretch, of the unit or of another axis, below (or one over it, above) which no volume is read
+)
 _TRUSTED = 2.0  # how many steps a step may stand for
 _BLOCK = 4  # side of the blocks that are compared, in voxels
 _FLAT = 1e-6  # variance of values below which a block shows nothing
@@ -125,6 +129,19 @@ def align(
     return Aligned(T, moved, work.information()[0])
 
 
+def whole(T: Matrix) -> npt.NDArray[np.bool_]:
+    """(K,): which of T (K, 4, 4) are finite and neither flatten a volume nor make it vanish.
+
+    >>> whole(np.stack([np.eye(4), np.diag([1.0, 1, 1e-3, 1]), np.full((4, 4), np.nan)]))
+    array([ True, False, False])
+    """
+    finite = np.isfinite(T).all((1, 2))
+    linear = np.where(finite[:, None, None], T, np.eye(4))[:, :3, :3]
+    stretch = np.linalg.svd(linear, compute_uv=False)
+    kept: npt.NDArray[np.bool_] = finite & (stretch[:, 2] > _COLLAPSED * np.maximum(stretch[:, 0], 1))
+    return kept & (stretch[:, 0] < 1 / _COLLAPSED)
+
+
 class _Work:
     def __init__(self, sides: Sides, frame: Frame, generators: Matrix, light: Light) -> None:
         self.sides, self.frame, self.generators, self.light = sides, frame, generators, light
@@ -156,7 +173,10 @@ class _Work:
         steps = np.zeros_like(T)
         steps[:, :3] = xi.reshape(-1, 3, 4)
         D = np.stack([geometry.exponential(one) for one in steps])
-        return T @ (self.frame.out @ D @ self.frame.into), moved
+        stepped = T @ (self.frame.out @ D @ self.frame.into)
+        # Volumes that do not fit fit best where nearly nothing is compared.
+        kept = whole(stepped)
+        return np.where(kept[:, None, None], stepped, T), np.where(kept, moved, 0.0)
 
     def _accelerated(self, raw: Matrix) -> Matrix:
         """The steps (K, 12), as if those before had told how they go on (Anderson's method, of depth 1).

@@ -15,7 +15,7 @@ from caunet import geometry
 from caunet.estimation.motion_models import MotionModel, create_motion_model
 from caunet.geometry import Matrix
 from caunet.volumes import uncertainty
-from caunet.volumes.alignment import Aligned, Frame, Sides, align, correlations, explained, likeness
+from caunet.volumes.alignment import Aligned, Frame, Sides, align, correlations, explained, likeness, whole
 from caunet.volumes.light import CURVE, CURVED_FIELD, SMOOTH, UNIFORM, Light
 from caunet.volumes.motions import passed
 from caunet.volumes.points import at_voxels, choose_points
@@ -189,9 +189,8 @@ class _Search:
         return min(k, len(self.sizes) - 1)
 
     def _allowed(self, guesses: Matrix, otherwise: Matrix) -> Matrix:
-        if self.allowed is None:
-            return guesses
-        return np.stack([T for T in guesses if self.allowed(T)] or [otherwise])
+        kept = [T for T in guesses[whole(guesses)] if self.allowed is None or self.allowed(T)]
+        return np.stack(kept or [otherwise])
 
     def _searched(self, guesses: Matrix, light: Light) -> _Guess:
         def score(T: Matrix) -> Matrix:
