@@ -5,7 +5,10 @@ import pytest
 import scipy.ndimage as ndi
 import torch
 
+from caunet.estimation.motion_models import create_motion_model
 from caunet.volumes import Volume, estimate_volume
+from caunet.volumes.alignment import Frame, Sides, align
+from caunet.volumes.points import choose_points
 from caunet.volumes.pyramid import Level
 from caunet.volumes.search import axes_turns, moments, rotations, stretched
 from caunet.volumes.spline import read_spline, spline_coefficients
@@ -73,3 +76,19 @@ def test_what_lies_in_one_voxel_or_plane_has_moments_that_can_be_inverted():
         assert np.linalg.eigvalsh(spreads[0]).min() == pytest.approx(1 / 12)
         for linear in stretched(rotations(7), *spreads, 12):
             np.testing.assert_allclose(linear @ spreads[0] @ linear.T, spreads[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_volumes_that_do_not_fit_are_not_flattened_until_they_do(seed):
+    """Two volumes of noise: where nearly nothing is compared the residuals are smallest, and T was singular."""
+    generator = torch.Generator().manual_seed(seed)
+    a, b = (Level(torch.rand(16, 16, 16, generator=generator), np.eye(4)) for _ in range(2))
+    sides = Sides(a, b, choose_points(a, 500), choose_points(b, 500))
+    guesses = np.stack([np.diag([x, x, y, 1.0]) for x in (0.1, 0.5, 1.0) for y in (0.03, 0.1, 1.0)])
+    center = np.full(3, 7.5)
+    guesses[:, :3, 3] = center - guesses[:, :3, :3] @ center
+    generators = create_motion_model("affine", dimensions=3).generators()
+    T = align(sides, guesses, Frame(center, 8.0), generators, 60, 1e-9).T
+    stretch = np.linalg.svd(T[:, :3, :3], compute_uv=False)
+    assert (stretch[:, 2] / stretch[:, 0]).min() > 0.02
+    assert stretch.min() > 0.02

@@ -135,7 +135,7 @@ def whole(T: Matrix) -> npt.NDArray[np.bool_]:
     >>> whole(np.stack([np.eye(4), np.diag([1.0, 1, 1e-3, 1]), np.full((4, 4), np.nan)]))
     array([ True, False, False])
     """
-    finite = np.isfinite(T).all((1, 2))
+    finite = np.asarray(np.isfinite(T).all((1, 2)))
     linear = np.where(finite[:, None, None], T, np.eye(4))[:, :3, :3]
     stretch = np.linalg.svd(linear, compute_uv=False)
     kept: npt.NDArray[np.bool_] = finite & (stretch[:, 2] > _COLLAPSED * np.maximum(stretch[:, 0], 1))
