@@ -55,8 +55,10 @@ _THIN = 4  # one of how many points there are enough for the first steps
 _THICK = 1.2  # by how much lengths of voxels differ at least where some are thick
 _DISTANCE = 0.15  # of the side of a volume, between the shifts that a search tries
 # Fitted by benchmarks/calibrate_volumes.py, so that 95 % of the ellipsoids hold the truth:
-_INFLATION = 2.27  # noise is not white, and the light is not exactly a field
-_RESAMPLING = 0.007  # voxels: what reading between voxels costs
+_INFLATION = 4.3  # noise is not white, and the light is not exactly a field
+_RESAMPLING = 0.015  # voxels: what reading between voxels costs
+# The same for the evidence, so that the confidence, which is fitted to it, does not change with them.
+_EVIDENCE = (2.27, 0.007)
 
 
 class Registration(NamedTuple):
@@ -102,7 +104,10 @@ def register(
             middling = sides
     assert found is not None
     corners = geometry.apply(a.to_mm, geometry.corners(a.size, like=a.to_mm))
-    spread = _covariance(found, corners, model.generators(), work.frame, finest)
+    spread, seen = (
+        _covariance(found, corners, model.generators(), work.frame, factor, floor * finest)
+        for factor, floor in ((_INFLATION, _RESAMPLING), _EVIDENCE)
+    )
     diagonal = float(np.sqrt(np.square(corners[0] - corners[6]).sum()))
     score, alike, overlap = likeness(middling, T[0])
     evidence = {
@@ -111,18 +116,21 @@ def register(
         "second": guess.score,
         "overlap": overlap,
         "moved": float(found.moved[0]) / diagonal,
-        "uncertainty": float(np.sqrt(np.trace(spread) / len(corners))) / diagonal,
+        "uncertainty": float(np.sqrt(np.trace(seen) / len(corners))) / diagonal,
     }
     return Registration(T[0], evidence, spread)
 
 
-def _covariance(found: Aligned, corners: Matrix, generators: Matrix, frame: Frame, voxel: float) -> Matrix:
+def _covariance(
+    found: Aligned, corners: Matrix, generators: Matrix, frame: Frame, factor: float, floor: float
+) -> Matrix:
+    """(24, 24): of the corners: ``factor`` times what the residuals tell, and ``floor`` millimeters for all alike."""
     information = found.information[0]
     held = information + 1e-9 * max(float(np.trace(information)), 1e-9) * np.eye(len(information))
-    own: Matrix = np.linalg.inv(held).astype(np.float64) * _INFLATION
+    own: Matrix = np.linalg.inv(held).astype(np.float64) * factor
     spread = uncertainty.of_corners(found.T[0], corners, own, generators, frame.into)
     pull = np.kron(np.ones((len(corners), len(corners))), np.eye(3))  # of all corners alike
-    total: Matrix = spread + (_RESAMPLING * voxel) ** 2 * pull
+    total: Matrix = spread + floor**2 * pull
     return total
 
 
