@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from caunet.models import DenseRelations, ModelSpec, RelationNetwork, create_model
+from caunet.models.initialization import INITIALIZATIONS
 from caunet.models.registry import build
 from caunet.models.spec import LEARNING_RULES
 from caunet.nn import COMPETITIONS, PARAMETRIZATIONS, RELATIONS, Window
@@ -30,6 +31,7 @@ OPTIONS: dict[str, list[Any]] = {
     "rank": [2, 1, None],
     "hidden": [(4,), ()],
     "bias": [True, False],
+    "initialization": list(INITIALIZATIONS),
     "competition": list(COMPETITIONS),
     "temperature": [1.0, 0.2],
     "learn_temperature": [0.0, 4.0],

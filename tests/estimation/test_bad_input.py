@@ -54,7 +54,7 @@ def test_identical_pictures_are_identical(estimator, picture):
     frame = np.array([[0, 0], [right, 0], [right, bottom], [0, bottom]], float)
     assert np.linalg.norm(found.corners - frame, axis=1).max() < 0.5
     # 16 x 16 pixels hold too little to exclude that another place looks the same.
-    assert found.confidence > (0.5 if picture.size > 300 else 0.1)
+    assert found.confidence > 0.5 or (picture.size < 300 and found.reason == "ambiguous")
 
 
 def test_channels_dtypes_and_forms_may_differ(estimator, tmp_path):

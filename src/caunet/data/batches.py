@@ -36,7 +36,8 @@ def decode_png(data: bytes) -> Pixels:
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[1] != 1024 or len(pixels) > ROW_LIMIT:
         height, width = pixels.shape[:2]
         raise SourceError(
-            f"a batch has {size_text((height, width))} of {pixels.dtype}, not width 1024 of RGB bytes"
+            f"a batch must have width 1024 and three channels of bytes, got {size_text((height, width))} of "
+            f"{'x'.join(map(str, pixels.shape[2:])) or 'no'} channels of {pixels.dtype}"
         )
     return pixels.reshape(-1, 32, 32, 3)
 
