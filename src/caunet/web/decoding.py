@@ -19,7 +19,7 @@ from caunet.images import MIN_SIDE, ImageError, read_image
 from caunet.images.decode import formats_for
 from caunet.sizes import size_text
 from caunet.web.refusals import FieldError
-from caunet.web.uploads import Form
+from caunet.web.uploads import Form, file_content
 from caunet.web.worker import cpu_limit
 
 __all__ = ["LONGEST", "MAX_PIXELS", "Upload", "read_upload", "reduction", "upload_size"]
@@ -60,7 +60,7 @@ def upload_size(form: Form, name: str) -> tuple[int, int]:
     """
     with cpu_limit(DECODE_SECONDS):
         try:
-            with _opened(_content(form, name), name) as image:
+            with _opened(file_content(form, name, "an image"), name) as image:
                 width, height = image.size
         except Image.DecompressionBombError as error:
             raise FieldError(f"{name}: too large; at most {MAX_PIXELS // 10**6} megapixels.") from error
@@ -89,7 +89,7 @@ def read_upload(form: Form, name: str, factor: int = 1) -> Upload:
 
     What remains at the right and at the bottom is dropped.
     """
-    content = _content(form, name)
+    content = file_content(form, name, "an image")
     upload_size(form, name)
     try:
         with cpu_limit(DECODE_SECONDS), torch.inference_mode():
@@ -107,15 +107,6 @@ def read_upload(form: Form, name: str, factor: int = 1) -> Upload:
     # A pixel of the reduced image is there if all that it was made of is.
     mask = None if loaded.mask is None else _reduce(loaded.mask.float(), factor) > 0.99
     return Upload(_reduce(loaded.gray, factor), _reduce(loaded.pixels, factor), loaded.size, mask)
-
-
-def _content(form: Form, name: str) -> bytes:
-    content = form.get(name)
-    if not isinstance(content, bytes):
-        raise FieldError(f"{name} is missing; it must be an image.")
-    if not content:
-        raise FieldError(f"{name} is an empty file; it must be an image.")
-    return content
 
 
 def _opened(content: bytes, name: str) -> Image.Image:

@@ -10,7 +10,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from caunet.web.limits import MAX_BODY
 from caunet.web.refusals import FieldError
 
-__all__ = ["Form", "read_form"]
+__all__ = ["Form", "file_content", "read_form"]
 
 
 class _InMemory(MultiPartParser):
@@ -30,6 +30,20 @@ def read_form(kind: str, body: bytes, *, files: tuple[str, ...], fields: tuple[s
     if not kind.lower().startswith("multipart/form-data"):
         raise FieldError(f"The body must be a form (multipart/form-data) with {_names(files + fields)}.")
     return asyncio.run(_read(kind, body, files, fields))
+
+
+def file_content(form: Form, name: str, what: str) -> bytes:
+    """The bytes of a file that was sent, which must be ``what``; refused if there are none.
+
+    >>> file_content({"a": b"GIF89a"}, "a", "an image")
+    b'GIF89a'
+    """
+    content = form.get(name)
+    if not isinstance(content, bytes):
+        raise FieldError(f"{name} is missing; it must be {what}.")
+    if not content:
+        raise FieldError(f"{name} is an empty file; it must be {what}.")
+    return content
 
 
 async def _read(kind: str, body: bytes, files: tuple[str, ...], fields: tuple[str, ...]) -> Form:

@@ -19,7 +19,7 @@ from caunet.geometry import Matrix
 from caunet.sizes import size_text
 from caunet.volumes import Volume, VolumeEstimate, estimate_volume, read_volume
 from caunet.web.refusals import FieldError
-from caunet.web.uploads import Form, read_form
+from caunet.web.uploads import Form, file_content, read_form
 from caunet.web.volume_views import grid_of, mosaic, on_grid
 from caunet.web.worker import cpu_limit
 
@@ -103,11 +103,7 @@ def _model(form: Form) -> str:
 
 def _read(form: Form, name: str) -> Volume:
     """The volume in the field ``name``. Readers want a file: it lies in a folder of this request, and goes with it."""
-    content = form.get(name)
-    if not isinstance(content, bytes):
-        raise FieldError(f"{name} is missing; it must be a volume.")
-    if not content:
-        raise FieldError(f"{name} is an empty file; it must be a volume.")
+    content = file_content(form, name, "a volume")
     suffix = volume_suffix(content)
     if suffix is None:
         raise FieldError(f"{name}: not a volume; NIfTI, MetaImage (.mha) and NRRD are read.")
