@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from caunet.benchmark import case_table, methods
+from caunet.benchmark import case_table, figure, methods
 from caunet.benchmark.adapters import Answer
 from caunet.benchmark.case_run import CaseSet, run_cases
 from caunet.benchmark.cases import STRESS
@@ -198,6 +198,11 @@ def test_a_set_must_be_one_of_two() -> None:
         CaseSet("hpatches")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="folder must be that of the Oxford set"):
         CaseSet("oxford")
+
+
+def test_every_method_has_a_color_of_its_own() -> None:
+    colors = [figure._COLORS[number % len(figure._COLORS)] for number in range(len(methods.METHODS))]
+    assert len({*colors}) == len(methods.METHODS)
 
 
 def test_curves_of_sets_can_be_drawn(tmp_path: Path) -> None:

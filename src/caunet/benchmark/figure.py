@@ -16,7 +16,7 @@ __all__ = ["draw", "draw_cases"]
 # Distinct without colors, too: ours is thick, the others are thin, with different dashes.
 _COLORS = (
     *("#c1121f", "#1d3557", "#457b9d", "#2a9d8f", "#8ab17d", "#b5b5b5", "#e9a03b", "#9d6b9d", "#6b705c"),
-    *("#4c9f70", "#f4845f", "#7b2cbf", "#3a86ff"),
+    *("#4c9f70", "#f4845f", "#7b2cbf", "#3a86ff", "#5c4033"),
 )
 _DASHES = ("-", "-", "--", "-", "--", ":", "-.", "-.", ":", ":", "-", "-", "-")
 
