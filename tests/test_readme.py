@@ -34,7 +34,7 @@ def test_the_first_example_aligns_two_pictures(tmp_path: Path, monkeypatch: pyte
 
 
 def test_it_is_short() -> None:
-    assert len(README.splitlines()) < 140
+    assert len(README.splitlines()) < 160
     assert len([line for line in EXAMPLES[0].splitlines() if line and not line.startswith("import")]) <= 5
 
 

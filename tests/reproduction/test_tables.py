@@ -104,6 +104,17 @@ def test_markdown_has_every_figure_in_its_column() -> None:
     ]
 
 
+def test_the_summary_has_the_released_runs_alone() -> None:
+    runs = [result("rotation", "can", error, seed, "released") for seed, error in ((0, 2.0), (1, 3.0))]
+    runs += [result("rotation", "bln", 4.0, recipe="released"), result("rotation", "ctn", 0.1)]
+    head, _, row = tables.summary(runs).splitlines()[2:5]
+    columns = [[cell.strip() for cell in line.strip("|").split("|")] for line in (head, row)]
+    found = dict(zip(*columns, strict=True))
+    assert found["CAN"] == "**2.50 ± 0.707**"
+    assert (found["CTN"], found["BLN"], found["CAN, paper"]) == ("–", "4.00", "3.518")
+    assert tables.summary([result("rotation", "can", 1.0)]) == ""
+
+
 def test_terminal_table_fits_eighty_columns() -> None:
     from rich.console import Console
 

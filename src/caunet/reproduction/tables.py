@@ -37,6 +37,7 @@ __all__ = [
     "markdown",
     "paper",
     "show",
+    "summary",
 ]
 
 MEASURES = ("parameter_error", "transformation_error")
@@ -266,6 +267,31 @@ def document(results: Sequence[Result]) -> str:
     return "\n".join(parts)
 
 
+def summary(results: Sequence[Result]) -> str:
+    """Table II as released, in one line a task: ours beside the paper's, for a first look."""
+    chosen = [result for result in results if result["recipe"] == "released"]
+    if not chosen:
+        return ""
+    table = make_table(chosen, "parameter_error")
+    names = table.baseline_names
+    heads = [
+        "Parameter error",
+        *(m.upper() for m in MODELS),
+        *(f"{m.upper()}, paper" for m in MODELS),
+        *names,
+    ]
+    rows: list[list[str | Cell]] = [
+        [
+            task.capitalize(),
+            *(bold(_ours(entry), entry.best) for entry in row.values()),
+            *("–" if entry.paper is None else f"{entry.paper:.3f}" for entry in row.values()),
+            *(show(table.baselines[task][name]) for name in names),
+        ]
+        for task, row in table.rows.items()
+    ]
+    return f"{caption(chosen)}.\n\n{Table(heads, 'l' + 'r' * (len(heads) - 1), rows).markdown()}"
+
+
 def fill(path: Path, text: str, section: str = "results") -> bool:
     """Put ``text`` between the markers of ``section`` in ``path``; whether that changed anything."""
     before = path.read_text(encoding="utf-8")
@@ -291,13 +317,14 @@ def main(arguments: Sequence[str]) -> int:
     found = load(Path(folder))
     made = {
         "results": document(found),
+        "paper": summary(found),
         "best": best_markdown(found),
         "sparse": sparse_markdown(found),
         "range": range_markdown(found),
         "ablation": ablation_markdown(found),
         "initialization": initialization_markdown(found),
     }
-    for name in names or ["docs/reproduction.md", "docs/learning-rule.md"]:
+    for name in names or ["docs/reproduction.md", "docs/learning-rule.md", "README.md"]:
         path = Path(name)
         marked = [section for section in made if _marker(section) in path.read_text("utf-8")]
         changed = [fill(path, made[section], section) for section in marked or ["results"]]
