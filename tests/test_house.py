@@ -53,6 +53,7 @@ FOUNDATION: dict[str, set[str]] = {
     "registry": {"errors"},
     "sizes": set(),
     "tables": set(),
+    "threads": set(),
     "torch_private": set(),
     "drawing": {"extras", "files"},
     "shipped": {"errors", "files"},

@@ -11,8 +11,8 @@ from tests.estimation.scenes import corner_error, pair, quad, scene
 import caunet
 from caunet.estimation import Estimator, estimate_many
 from caunet.estimation.motions import measure, raster
-from caunet.estimation.threads import cpu_threads
 from caunet.models import create_model
+from caunet.threads import cpu_threads
 
 SIDE = 128
 SIZE = (SIDE, SIDE)

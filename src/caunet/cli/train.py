@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import shlex
 import sys
 from dataclasses import dataclass, field
@@ -13,9 +12,6 @@ from caunet.errors import MissingExtraError
 from caunet.training.config import BEST, IN_SPACE, PROFILES, TrainConfig, profile_settings
 
 __all__ = ["Settings", "Train"]
-
-# Weights times pairs in a batch. Below it an update takes well under a millisecond, and waking threads costs as much.
-_SMALL = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -74,10 +70,9 @@ class Train:
         from caunet.training.summary import summary, write_curves
 
         config = self.config.checked()
-        self._set_threads(config)
         out = self._folder()
         resume: Resume = "previous" if self.resume_previous else self.resume
-        result = train(config, out, resume=resume, tensorboard=self.tensorboard)
+        result = train(config, out, resume=resume, tensorboard=self.tensorboard, threads=self.threads)
         if result.result is None:
             if result.leads:
                 self._say_how_to_continue(result.step, out)
@@ -90,22 +85,6 @@ class Train:
                 curve = f"not drawn: {error}"
             print(summary(result.result, out, curve))
         return 0
-
-    def _set_threads(self, config: TrainConfig) -> None:
-        import torch
-
-        from caunet.models import create_model
-
-        if self.threads is not None:
-            if self.threads < 1:
-                raise ValueError(f"threads must be a whole number of at least 1, got {self.threads}")
-            torch.set_num_threads(self.threads)
-            return
-        if os.environ.get("OMP_NUM_THREADS"):
-            return
-        size = create_model(config.model, config.task, config.patch, **config.model_options).parameter_count()
-        if size * config.batch < _SMALL:
-            torch.set_num_threads(1)
 
     def _say_how_to_continue(self, step: int, out: Path) -> None:
         with contextlib.suppress(OSError):  # after SIGHUP there may be no terminal any more

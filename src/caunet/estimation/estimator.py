@@ -27,7 +27,6 @@ from caunet.estimation.reasons import Reason
 from caunet.estimation.regions import Part, part_of
 from caunet.estimation.register import Registration, register
 from caunet.estimation.result import Estimate, Field
-from caunet.estimation.threads import cpu_threads
 from caunet.estimation.uncertainty import of_points
 from caunet.geometry import Matrix
 from caunet.images import LoadedImage, read_image, read_mask
@@ -35,6 +34,7 @@ from caunet.images.masks import find_border
 from caunet.matching import Matcher
 from caunet.matching.network import shipped_matcher
 from caunet.models import RelationNetwork, load_pretrained
+from caunet.threads import cpu_threads
 
 __all__ = ["Estimator", "estimate"]
 

@@ -25,7 +25,6 @@ from caunet.errors import DataError
 from caunet.estimation.estimator import Estimator
 from caunet.estimation.limits import Bounds, Limits
 from caunet.estimation.motion_models import PLANE, MotionModel
-from caunet.estimation.threads import cpu_threads
 from caunet.geometry import Matrix
 from caunet.images.frames import Frame, Frames, open_frames
 from caunet.progress import track
@@ -35,6 +34,7 @@ from caunet.stacks.graph import Relation, reconcile
 from caunet.stacks.keys import KeyFrames
 from caunet.stacks.relate import Related, Relater
 from caunet.stacks.views import Masks, View, view_of
+from caunet.threads import cpu_threads
 
 __all__ = ["REFERENCES", "align"]
 

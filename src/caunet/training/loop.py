@@ -25,11 +25,13 @@ from caunet.models.pruning import GradualPruning
 from caunet.optim import HybridOptimizer
 from caunet.progress import Track, track
 from caunet.tasks import Task
+from caunet.threads import cpu_threads
 from caunet.training.checkpoint import Checkpoint
 from caunet.training.config import TrainConfig
 from caunet.training.distributed import World, world
 from caunet.training.records import Run, flat_errors
 from caunet.training.signals import StopRequest, stop_on_signals
+from caunet.training.threads import choose_threads
 from caunet.training.update import Loss, Update
 
 __all__ = ["Resume", "Sources", "TrainResult", "load_sources", "make_optimizer", "train"]
@@ -149,6 +151,7 @@ def train(
     progress: bool = True,
     tensorboard: bool = False,
     sources: Sources | None = None,
+    threads: int | None = None,
 ) -> TrainResult:
     """Train one network as ``config`` says and leave everything about it in ``run_dir``.
 
@@ -160,6 +163,9 @@ def train(
         progress: show a bar when stderr is a terminal.
         tensorboard: also write TensorBoard events to ``run_dir`` (needs the extra ``tensorboard``).
         sources: makes the pairs (:func:`load_sources` by default); a grid passes one that remembers them.
+        threads: CPU threads during the run; torch's own number is put back at its end. By default one for a small
+            network on the CPU (fewer than five million weights times pairs in a batch), for which more are slower,
+            and else what torch has, as also where ``OMP_NUM_THREADS`` is set.
 
     Raises:
         TrainingError: the loss is not finite or has diverged, or the disk cannot be written; the message names
@@ -177,8 +183,10 @@ def train(
             images = {"training": training.fingerprint, "test": testing.fingerprint}
             run = Run(Path(run_dir), here, images, tensorboard=tensorboard)
             loop = _Loop(config, run, here, (training, testing), progress)
+            count = choose_threads(threads, loop.model, config.batch, str(here.device))
         _check_same_images(here, images)
-        with run.open(config, "auto" if here.restarts and not resume else resume) as state:
+        again = "auto" if here.restarts and not resume else resume
+        with cpu_threads(count), run.open(config, again) as state:
             try:
                 return loop.go(state)
             except TrainingError as error:

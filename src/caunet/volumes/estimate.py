@@ -22,8 +22,8 @@ from caunet.estimation.limits import Bounds
 from caunet.estimation.motion_models import MotionModel, create_motion_model
 from caunet.estimation.motion_models.space import decompose_space
 from caunet.estimation.reasons import Reason
-from caunet.estimation.threads import cpu_threads
 from caunet.geometry import Matrix
+from caunet.threads import cpu_threads
 from caunet.volumes.confidence import volume_confidence
 from caunet.volumes.prepare import is_blank, prepare, read_volume_mask
 from caunet.volumes.pyramid import Level
