@@ -23,8 +23,9 @@ from benchmarks.harness import save
 from caunet.benchmark.cases import Case, relative_error, stress_cases
 from caunet.benchmark.methods import one_thread
 from caunet.benchmark.pairs import draw_pair
+from caunet.estimation.hypotheses import refined
 from caunet.estimation.motion_models import Projective
-from caunet.estimation.register import _change_level, _Pair
+from caunet.estimation.pair import Pair, change_level
 from caunet.estimation.views import whole_view
 from caunet.images import read_image
 from caunet.models import RelationNetwork, load_pretrained, load_weights
@@ -49,15 +50,15 @@ def first_guess(network: RelationNetwork, case: Case) -> dict[str, float]:
     """What a network makes of a case: errors as shares of the diagonal, and seconds."""
     a, b = (read_image(image).gray for image in (case.a, case.b))
     start = time.thread_time()
-    pair = _Pair(whole_view(a, b), network, Projective())
-    found = pair.hypothesis(pair.start())
+    pair = Pair(whole_view(a, b), network, Projective())
+    found = refined(pair, pair.start())
     seconds = time.thread_time() - start
     H = pair.start()
     for _ in range(3):
-        H, _, _ = pair._refine_with_network(H, pair.top)
+        H, _, _ = pair.refine_with_network(H, pair.top)
     errors = {
-        "error": _change_level(found.H, pair.next, 0),
-        "left": _change_level(H, pair.top, 0),
+        "error": change_level(found.H, pair.next, 0),
+        "left": change_level(H, pair.top, 0),
     }
     return {name: relative_error(torch.from_numpy(M), case) for name, M in errors.items()} | {
         "seconds": seconds
