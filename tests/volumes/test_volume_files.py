@@ -13,7 +13,7 @@ import torch
 from caunet.cli import main
 from caunet.errors import DataError
 from caunet.volumes import Volume, read_volume, save_volume
-from caunet.volumes.prepare import prepare
+from caunet.volumes.prepare import prepare, read_volume_mask
 from tests.volumes.scenes import carried, mean_distance, middle_of, scene, turned
 
 AFFINE = turned(20, (1, 2, 3), (4, 9, -3), (0, 0, 0)) @ np.diag([-1.1, 1.3, 1.2, 1])  # RAS, oblique
@@ -100,6 +100,16 @@ def test_damaged_files_are_refused_by_name(tmp_path):
             b"CompressedData = True\nElementDataFile = LOCAL\n" + bytes(100),
             "truncated|cannot be read",
         ),
+        "short.mha": (  # would be allocated before it is read
+            b"ObjectType = Image\nNDims = 3\nDimSize = 100 100 100\nElementType = MET_DOUBLE\n"
+            b"ElementDataFile = LOCAL\n" + bytes(1_000_000),
+            "truncated: its header promises 8,000,000 bytes",
+        ),
+        "short.nrrd": (
+            b"NRRD0004\ntype: double\ndimension: 3\nsizes: 100 100 100\nencoding: raw\nendian: little\n\n"
+            + bytes(1_000_000),
+            "truncated: its header promises 8,000,000 bytes",
+        ),
         "photo.png": (b"\x89PNG", "must be a volume"),
     }
     tracemalloc.start()
@@ -113,7 +123,18 @@ def test_damaged_files_are_refused_by_name(tmp_path):
         read_volume(tmp_path / "missing.nii", "b")
 
 
-def test_spacing_of_zero_in_files(tmp_path):
+def test_spacing_of_zero_in_files(tmp_path, capfd):
+    raw = bytearray(nifti(tmp_path / "good.nii", np.zeros((8, 8, 8), np.int16)).read_bytes())
+    raw[80:92] = np.array([1, 0, 1], "<f4").tobytes()  # pixdim[1..3]
+    (tmp_path / "told.nii").write_bytes(raw)  # sform says it all
+    np.testing.assert_allclose(read_volume(tmp_path / "told.nii").affine, AFFINE, atol=1e-6)
+    raw[252:256] = bytes(4)  # neither qform nor sform
+    (tmp_path / "zero.nii").write_bytes(raw)
+    with pytest.raises(
+        DataError, match=r"zero\.nii: must say how long its voxels are, .* \[1.0, 0.0, 1.0\] mm"
+    ):
+        read_volume(tmp_path / "zero.nii")
+    assert capfd.readouterr() == ("", "")  # nibabel's remarks are not printed
     text = (
         b"ObjectType = Image\nNDims = 3\nDimSize = 8 8 8\nElementSpacing = 1 0 1\n"
         b"ElementType = MET_UCHAR\nElementDataFile = LOCAL\n"
@@ -135,6 +156,21 @@ def test_a_large_volume_is_halved_in_slabs_and_needs_little_memory():
     np.testing.assert_allclose(level.spacing * np.array(level.size[::-1]), [600, 600, 580], rtol=0.02)
     inner = level.values[20, 20, 5:-5]
     np.testing.assert_allclose(np.diff(inner), float(inner[1] - inner[0]), atol=1e-3)  # still a ramp
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300, 1.0])
+def test_very_large_and_very_small_numbers_fit(size):
+    values = np.random.default_rng(0).random((6, 7, 8))
+    level = prepare(Volume(values * size, np.eye(4)), None, torch.device("cpu"))
+    low, high = np.quantile(values, (0.005, 0.995))
+    np.testing.assert_allclose(level.values.numpy(), (values - low) / (high - low), atol=1e-5)
+
+
+def test_a_mask_of_another_size_is_refused():
+    volume = Volume(np.zeros((6, 7, 8)), np.eye(4))
+    for shape in ((2, 7, 8), (8, 7, 6)):
+        with pytest.raises(ValueError, match=r"mask_a must have the size of its volume, \(6, 7, 8\), got"):
+            read_volume_mask(np.ones(shape, bool), volume, "mask_a")
 
 
 def test_the_command_line(tmp_path, capsys):

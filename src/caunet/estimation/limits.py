@@ -26,7 +26,7 @@ class Bounds:
     >>> Bounds.of({"shift": -1})
     Traceback (most recent call last):
     ...
-    ValueError: bounds['shift'] must be a number of pixels, 0 or more, got -1
+    ValueError: bounds['shift'] must be a distance (pixels; millimeters of volumes), 0 or more, got -1
     """
 
     shift: float | None = None
@@ -130,7 +130,9 @@ class Limits(NamedTuple):
 
 def _shift(value: Any) -> float:
     if not _is_number(value) or value < 0:
-        raise ValueError(f"bounds['shift'] must be a number of pixels, 0 or more, got {value!r}")
+        raise ValueError(
+            f"bounds['shift'] must be a distance (pixels; millimeters of volumes), 0 or more, got {value!r}"
+        )
     return float(value)
 
 

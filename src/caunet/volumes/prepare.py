@@ -23,6 +23,9 @@ _SLAB = 4_000_000  # voxels that are converted at once
 _SAMPLES = 200_000  # voxels from which the range of values is taken
 _RANGE = (0.005, 0.995)  # quantiles that become 0 and 1
 _BEYOND = 1.0  # how far outside of 0..1 a value may lie
+_SMALLEST = (
+    1e-20  # as the largest value of a volume, that float32 holds with all its digits after sums and squares
+)
 _FLAT = 1e-6  # spread of values, as a share of their size, below which there is nothing to see
 
 
@@ -30,9 +33,11 @@ def read_volume_mask(value: Any, volume: Volume, name: str) -> npt.NDArray[np.bo
     """Which voxels count (D, H, W): what is not zero in an array, a tensor or a file of the same size."""
     if value is None:
         return None
-    mask = read_volume(value, name)
-    if mask.size != volume.size:
-        raise ValueError(f"{name} must have the size of its volume, {volume.size}, got {mask.size}")
+    size = tuple(getattr(value, "shape", volume.size))  # of an array, which may be too small for a volume
+    mask = read_volume(value, name) if size == volume.size else None
+    if mask is None or mask.size != volume.size:
+        got = size if mask is None else mask.size
+        raise ValueError(f"{name} must have the size of its volume, {volume.size}, got {got}")
     if mask.values.dtype.kind == "f" and not np.isfinite(mask.values).all():
         raise ValueError(f"{name} must hold finite numbers, got some that are not")
     counts = np.asarray(mask.values != 0)
@@ -79,12 +84,14 @@ def _converted(
     depth, height, width = volume.size
     step = max(_SLAB // (height * width), 1)
     floats = volume.values.dtype.kind == "f"
+    factor = _into_range(volume.values)
     parts: list[Tensor] = []
     shares: list[Tensor | None] = []
     for top in range(0, depth, step):
-        slab = np.asarray(volume.values[top : top + step]).astype(np.float32)
+        slab = np.asarray(volume.values[top : top + step])
+        slab = (slab if factor == 1.0 else slab * factor).astype(np.float32)
         if volume.slope != 1.0 or volume.intercept != 0.0:
-            slab = slab * np.float32(volume.slope) + np.float32(volume.intercept)
+            slab = slab * np.float32(volume.slope) + np.float32(volume.intercept * factor)
         counts = None if mask is None else mask[top : top + step]
         if floats and not (finite := np.isfinite(slab)).all():
             counts = finite if counts is None else counts & finite
@@ -100,6 +107,15 @@ def _converted(
     whole = [torch.ones_like(part) if one is None else one for part, one in zip(parts, shares, strict=True)]
     share = torch.cat(whole)
     return _halved(values, share, times, (0,)), _halved(share, None, times, (0,))
+
+
+def _into_range(values: npt.NDArray[Any]) -> float:
+    """What values must be multiplied by, so that float32 can hold them: 1 but for very large and very small ones."""
+    if values.dtype.kind != "f" or values.dtype.itemsize < 8:
+        return 1.0
+    slices = (np.abs(plane[np.isfinite(plane)]).max(initial=0.0) for plane in values)
+    largest = float(max(slices))
+    return 1.0 if largest == 0.0 or _SMALLEST < largest < 1 / _SMALLEST else 1.0 / largest
 
 
 def _halved(

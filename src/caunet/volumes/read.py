@@ -7,6 +7,7 @@ a header promises is compared with what is there before anything is allocated fo
 from __future__ import annotations
 
 import gzip
+import logging
 import math
 import os
 import struct
@@ -35,6 +36,10 @@ SUFFIXES = (".nii", ".nii.gz", ".mha", ".nrrd")
 _CHUNK = 1 << 20  # bytes unpacked at once
 _LONGEST = 1 << 16  # bytes of the header of a MetaImage or NRRD file, at most
 _PACKED = 1100  # times that data grow when unpacked, at most (1032 for zlib)
+_SILENT = logging.Logger(
+    "nibabel's remarks on headers"
+)  # what is wrong with a file is said once, in the error
+_SILENT.addHandler(logging.NullHandler())
 _HEADER = 352  # bytes of a NIfTI-1 file before its numbers, at least
 
 
@@ -162,9 +167,14 @@ def _read_nifti(path: Path, shown: str) -> Volume:
         raise DataError(f"{shown}: is truncated: {len(head)} bytes")
     kind = nibabel.Nifti2Header if _is_nifti2(head) else nibabel.Nifti1Header
     try:
-        header = kind(head[: kind.sizeof_hdr], check=True)
+        header = kind(head[: kind.sizeof_hdr], check=False)
+        lengths, is_oriented = header["pixdim"][1:4].copy(), int(header["sform_code"]) != 0
+        header.check_fix(logger=_SILENT)
     except Exception as error:  # nibabel has errors of several kinds for what is not a header
         raise DataError(f"{shown}: is not a NIfTI file: {error}") from error
+    if not is_oriented and not (np.isfinite(lengths) & (lengths != 0)).all():
+        # nibabel would take 1 mm instead.
+        raise DataError(f"{shown}: must say how long its voxels are, its header says {lengths.tolist()} mm")
     shape = tuple(int(side) for side in header.get_data_shape())
     dtype = header.get_data_dtype()
     if dtype.kind not in "uif":
@@ -235,11 +245,11 @@ def _read_itk(path: Path, shown: str) -> Volume:
     shape = tuple(int(side) for side in reader.GetSize())
     if reader.GetNumberOfComponents() != 1:
         raise DataError(f"{shown}: must have one number per voxel, got {reader.GetNumberOfComponents()}")
-    promised = _promised(shape, 1, shown)
-    size = path.stat().st_size
-    if promised > _PACKED * size:
+    each = sitk.GetArrayViewFromImage(sitk.Image([1, 1, 1], reader.GetPixelID())).itemsize
+    promised, size = _promised(shape, each, shown), path.stat().st_size
+    if promised > (_PACKED if _is_packed(head, meta) else 1) * size:
         raise DataError(
-            f"{shown}: is truncated: its header promises {promised:,} voxels, the file has {size:,} bytes"
+            f"{shown}: is truncated: its header promises {promised:,} bytes of numbers, the file has {size:,}"
         )
     if len(shape) > 3:
         reader.SetExtractSize([*shape[:3], *[0] * (len(shape) - 3)])
@@ -256,9 +266,21 @@ def _read_itk(path: Path, shown: str) -> Volume:
     return Volume(values, to_mm, "LPS")
 
 
+def _lines(head: bytes) -> list[bytes]:
+    """The lines of the header of a MetaImage or NRRD file, in small letters, without spaces."""
+    return [line.strip().lower().replace(b" ", b"") for line in head.split(b"\n")]
+
+
+def _is_packed(head: bytes, meta: bool) -> bool:
+    """Whether its numbers are compressed, or written as text, so that they may take fewer bytes than they become."""
+    if meta:
+        return any(line in (b"compresseddata=true", b"binarydata=false") for line in _lines(head))
+    return b"encoding:raw" not in _lines(head)
+
+
 def _check_alone(head: bytes, meta: bool, shown: str) -> None:
     """Refuse a header whose numbers lie in another file: it could name any."""
-    lines = [line.strip().lower().replace(b" ", b"") for line in head.split(b"\n")]
+    lines = _lines(head)
     if meta:
         alone = any(line.startswith(b"elementdatafile=local") for line in lines)
         if not alone:
