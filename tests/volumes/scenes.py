@@ -15,6 +15,15 @@ def scene(size=(44, 48, 40), seed=0, sigma=2.2) -> np.ndarray:
     return (np.clip(texture, 0.05, None) * body).astype(np.float32)
 
 
+def rounded(size=(44, 48, 40), seed=0) -> np.ndarray:
+    """Nearly a ball, faint texture inside: turned any way its outline stays, as that of a brain without a skull."""
+    texture = ndi.gaussian_filter(np.random.default_rng(seed).normal(size=size), 2.0)
+    places = np.stack(np.meshgrid(*(np.linspace(-1.5, 1.5, n) for n in size), indexing="ij"))
+    form = (places * np.array([1.1, 0.95, 1.0])[:, None, None, None]) ** 2
+    body = ndi.gaussian_filter((form.sum(0) < 1).astype(float), 1.0)
+    return (np.clip(0.8 + 0.25 * texture / texture.std(), 0, 1) * body).astype(np.float32)
+
+
 def carried(volume: np.ndarray, M: np.ndarray, shape=None) -> np.ndarray:
     """b with b(M p) = a(p), M (4, 4) from voxels (x, y, z) of a to voxels of b; by SciPy's cubic splines."""
     shape = volume.shape if shape is None else shape

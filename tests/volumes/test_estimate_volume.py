@@ -7,7 +7,7 @@ import torch
 
 import caunet
 from caunet.volumes import Volume, VolumeEstimate, estimate_volume
-from tests.volumes.scenes import carried, mean_distance, middle_of, scene, turned
+from tests.volumes.scenes import carried, mean_distance, middle_of, rounded, scene, turned
 
 A = scene()
 CENTER = middle_of(A.shape)
@@ -29,6 +29,18 @@ def test_known_motions_are_found(model, M):
     assert found.confidence > 0.5
     assert found.reason == "found"
     assert found.model == model
+
+
+@pytest.mark.parametrize("model", ["rigid", "affine"])
+def test_an_outline_that_fits_is_not_enough(model):
+    """A round body fits at any angle: blocks at its edge correlate, and the search over rotations was left out."""
+    stretch = np.diag([1.15, 0.9, 1.05, 1.0]) if model == "affine" else np.eye(4)
+    for seed in (0, 3):
+        a = rounded(seed=seed)
+        M = turned(150, (1, 2, -1), (3, -2, 1), middle_of(a.shape)) @ stretch
+        found = estimate_volume(a, carried(a, M), model=model)
+        assert mean_distance(np.asarray(found), M, a.shape) < 0.1
+        assert found.confidence > 0.9
 
 
 def test_both_directions_are_inverse_and_the_same_bits_come_twice():

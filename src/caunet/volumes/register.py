@@ -43,7 +43,9 @@ _TRIED = 8  # of these, at the second level
 _FINALISTS = 4  # of these, at the third
 _FREE = 12  # degrees of freedom from which the coarsest level has too little to show
 _APART = 0.35  # by which linear parts differ to be different guesses, about 14 degrees
-_SURE = 0.9  # mean correlation of blocks at the third level from which a guess is not doubted
+# Mean correlation of blocks at the third level from which a guess is not doubted. The outline of a brain without skull
+# fits nearly as well turned by any angle: such guesses have up to 0.96, right ones 0.97 with thick slices, else 0.99.
+_SURE = 0.97
 _POOR = 0.8  # and below which another contrast is looked for everywhere
 _OTHER = 0.02  # by how much better another contrast must be
 _LEFT = 0.7  # of what a field leaves unexplained, what a curve must leave at most to be taken
