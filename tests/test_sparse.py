@@ -13,11 +13,23 @@ from caunet.errors import CheckpointError
 from caunet.models import DenseRelations, SparseNetwork, create_model, load_weights, prune, save_weights
 from caunet.models.sparse import is_pruned
 from caunet.models.weights import SPARSE_FORMAT, network_from_bytes
-from caunet.nn import SparseRows
+from caunet.nn import SparseRows, Window
+from caunet.nn.competition import COMPETITIONS
 
 NETWORKS = {
     "paper": ("can", {}),
-    "relative": ("can", {"relative": True, "contrast": 1.0, "learn_temperature": 4.0, "target_scale": True}),
+    "relative": (
+        "can",
+        {
+            "relative": True,
+            "contrast": 1.0,
+            "learn_temperature": 4.0,
+            "response_center": True,
+            "response_scale": 3.0,
+            "target_scale": True,
+        },
+    ),
+    "no biases": ("can", {"bias": False, "response_center": True}),
     "bilinear": ("bln", {"contrast": 1.0}),
     "concatenation": ("ctn", {}),
     "full rank": ("can-full", {}),
@@ -65,6 +77,31 @@ def test_fields_of_pruned_networks(kind: str) -> None:
         for column in range(4):
             part = (slice(2 * row, 2 * row + 5), slice(2 * column, 2 * column + 5))
             torch.testing.assert_close(field[:, row, column], model(a[part][None], b[part][None])[0].detach())
+
+
+def test_a_field_of_many_columns_is_that_of_the_whole_network() -> None:
+    """More positions than are computed at once, and no multiple of any of the sizes of blocks."""
+    model = network("relative")
+    a, b = torch.rand(2, 75, 83, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    whole = model.decode(model.units(*(Window((5, 5)).patches(image[None, None]) for image in (a, b))))
+    torch.testing.assert_close(DenseRelations(model)(a, b), whole.detach().mT.reshape(4, 71, 79))
+
+
+def test_another_decoder_is_used_as_it_is() -> None:
+    model = network("relative")
+    model.decoder = torch.nn.Sequential(torch.nn.LayerNorm(12), torch.nn.Linear(12, 4)).double()
+    x, y = torch.rand(2, 9, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(SparseNetwork(model)(x, y), model(x, y).detach(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", list(COMPETITIONS))
+def test_competitions_of_columns(name: str) -> None:
+    competition = COMPETITIONS.lookup(name).create(0.3, 4.0).double()
+    with torch.no_grad():
+        for learned in competition.parameters():
+            learned.fill_(0.2)
+    h = torch.rand(7, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(competition.columns(h), competition(h.T).T)
 
 
 def test_wrong_input_is_named() -> None:

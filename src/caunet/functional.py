@@ -226,12 +226,13 @@ def winner_take_all(h: Tensor) -> Tensor:
     return (winner == torch.arange(h.shape[-1], device=h.device)).to(h.dtype)
 
 
-def softmin(h: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
-    """Softmin competition, equation (7): exp(-h_k / T) normalized to sum 1 over the last dimension.
+def softmin(h: Tensor, temperature: float | Tensor = 1.0, dim: int = -1) -> Tensor:
+    """Softmin competition, equation (7): exp(-h_k / T) normalized to sum 1 over the units.
 
     Args:
         h: ``(..., K)``.
         temperature: T > 0; the paper's is 1. Towards 0 it becomes winner-take-all.
+        dim: the dimension of the units.
 
     Returns:
         ``(..., K)``.
@@ -239,11 +240,11 @@ def softmin(h: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
     >>> softmin(torch.tensor([0.0, 0.0, 1e4]))
     tensor([0.5000, 0.5000, 0.0000])
     """
-    _check_units(h)
+    _check_units(h, dim)
     if not isinstance(temperature, Tensor) and not temperature > 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
     unscaled = not isinstance(temperature, Tensor) and temperature == 1
-    return torch.softmax(-h if unscaled else h / -temperature, dim=-1)
+    return torch.softmax(-h if unscaled else h / -temperature, dim=dim)
 
 
 def sum_pool(h: Tensor, size: int) -> Tensor:
@@ -306,6 +307,7 @@ def _check_floor(floor: float) -> None:
         raise ValueError(f"floor must be at least 0, got {floor}")
 
 
-def _check_units(h: Tensor) -> None:
-    if h.ndim == 0 or (not is_tracing() and h.shape[-1] == 0):
-        raise ValueError(f"h must hold at least one unit in its last dimension, got shape {tuple(h.shape)}")
+def _check_units(h: Tensor, dim: int = -1) -> None:
+    if h.ndim == 0 or (not is_tracing() and h.shape[dim] == 0):
+        where = "last dimension" if dim == -1 else f"dimension {dim}"
+        raise ValueError(f"h must hold at least one unit in its {where}, got shape {tuple(h.shape)}")

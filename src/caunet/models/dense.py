@@ -17,6 +17,7 @@ from caunet.nn import Window
 __all__ = ["DenseRelations"]
 
 _CHUNK = 1 << 24  # numbers held at once, for patches or for the maps of the units
+_COLUMNS = 1 << 12  # patches in columns, for pruned networks: as many as some cache holds
 
 
 class DenseRelations:
@@ -73,17 +74,18 @@ class DenseRelations:
         rows, *others = window.positions(tuple(a.shape[2:]))
         spec = self.model.model_spec
         held = max(2 * math.prod(self.shape), self.model.relation.working_size(), *spec.hidden, spec.dim)
-        band = max(1, _CHUNK // (held * math.prod(others)))
+        most = _CHUNK // held if sparse is None else _COLUMNS
+        band = max(1, most // math.prod(others))
         parts = []
         for first in range(0, rows, band):
             last = min(first + band, rows) - 1
             lines = slice(first * window.stride, last * window.stride + window.shape[0])
             first_lines, second_lines = a[:, :, lines], b[:, :, lines]
             if sparse is not None:
-                z = sparse(window.columns(first_lines).mT, window.columns(second_lines).mT)
+                z = sparse.columns(window.columns(first_lines), window.columns(second_lines))
             else:
-                z = self.model.decode(self._responses(first_lines, second_lines, window))
-            parts.append(z.mT.reshape(-1, last - first + 1, *others))
+                z = self.model.decode(self._responses(first_lines, second_lines, window)).mT
+            parts.append(z.reshape(-1, last - first + 1, *others))
         return torch.cat(parts, 1)
 
     def _responses(self, a: Tensor, b: Tensor, window: Window) -> Tensor:

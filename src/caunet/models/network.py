@@ -168,8 +168,10 @@ class RelationNetwork(nn.Module):
         return total
 
 
-def equal_contrast(a: Tensor, b: Tensor, contrast: float) -> tuple[Tensor, Tensor]:
+def equal_contrast(a: Tensor, b: Tensor, contrast: float, dim: int = 1) -> tuple[Tensor, Tensor]:
     """a (B, I) and b (B, J) minus their common mean, times the factor that makes their joint deviation ``contrast``.
+
+    With ``dim`` 0 a pair is a column: a (I, B) and b (J, B).
 
     What relates the two stays: a pair under one gain and one offset becomes the same pair. (Standardizing each
     patch by itself would turn what moved across its border into a change of all its pixels.)
@@ -178,9 +180,9 @@ def equal_contrast(a: Tensor, b: Tensor, contrast: float) -> tuple[Tensor, Tenso
     >>> equal_contrast(a, b, 1.0)
     (tensor([[-1.4142,  0.0000]]), tensor([[1.4142, 0.0000]]))
     """
-    mean = 0.5 * (a.mean(1, keepdim=True) + b.mean(1, keepdim=True))
+    mean = 0.5 * (a.mean(dim, keepdim=True) + b.mean(dim, keepdim=True))
     a, b = a - mean, b - mean
-    variance = 0.5 * (a.square().mean(1, keepdim=True) + b.square().mean(1, keepdim=True))
+    variance = 0.5 * (a.square().mean(dim, keepdim=True) + b.square().mean(dim, keepdim=True))
     factor = contrast * torch.rsqrt(variance + CONTRAST_FLOOR**2)
     return a * factor, b * factor
 

@@ -51,7 +51,10 @@ class Bilinear(PairRelation):
         return pooled(window.correlate(a, self.u) * window.correlate(b, self.v), self.rank)
 
     def sparse(self) -> Columns | None:
-        return None if self.rank is None else self.sparse_products()
+        if self.rank is None:
+            return None
+        subtract, units = self.subtract_sparse_products(), self.units
+        return lambda a, b: subtract(a.new_zeros(units, a.shape[1]), a, b).neg_()
 
     def extra_repr(self) -> str:
         return super().extra_repr() + (", nonnegative=True" if self.nonnegative else "")

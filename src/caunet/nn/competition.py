@@ -41,6 +41,11 @@ class Competition(nn.Module):
         """The competition of a spec's ``temperature`` and ``learn_temperature``; those without one ignore them."""
         return cls()
 
+    def columns(self, h: Tensor) -> Tensor:
+        """The same of h with a pair in each column, ``(units, P) -> (units, P)``: how pruned networks compute."""
+        responses: Tensor = self(h.mT)
+        return responses.mT
+
 
 C = TypeVar("C", bound=type[Competition])
 
@@ -128,6 +133,11 @@ class Softmin(Competition):
         if self.theta is None:
             return functional.softmin(h, self.initial_temperature)
         return functional.softmin(h * (self.rate_factor * self.theta).exp(), self.initial_temperature)
+
+    def columns(self, h: Tensor) -> Tensor:
+        if self.theta is None:
+            return functional.softmin(h, self.initial_temperature, dim=0)
+        return functional.softmin(h, self.initial_temperature * (-self.rate_factor * self.theta).exp(), dim=0)
 
     def extra_repr(self) -> str:
         if self.theta is None:

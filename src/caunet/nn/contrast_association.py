@@ -81,13 +81,13 @@ class ContrastAssociation(PairRelation):
         with torch.no_grad():
             rows = row_sums(self.u, self.v.sum(1), rank)
             columns = row_sums(self.v, self.u.sum(1), rank)
-        squares, products = SparseRows(0.5 * torch.cat((rows, columns), 1)), self.sparse_products()
+        squares = SparseRows(0.5 * torch.cat((rows, columns), 1))
+        subtract_products = self.subtract_sparse_products()
 
         def contrast_and_energy(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-            middle = 0.5 * (a.mean(0) + b.mean(0))
-            x = torch.cat((a - middle, b - middle))
-            energy = squares @ x.square()
-            return energy - products(x[: len(a)], x[len(a) :]), energy
+            x = torch.cat((a, b)).sub_(0.5 * (a.mean(0) + b.mean(0)))
+            energy = squares @ (x * x)
+            return subtract_products(energy.clone(), x[: len(a)], x[len(a) :]), energy
 
         return contrast_and_energy
 

@@ -1,14 +1,14 @@
 """Units with one weight matrix each: what bilinear and contrast association units share, at full and at low rank."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from caunet.nn.positive import is_reparametrized
-from caunet.nn.relation import Columns, Relation, UnitView
+from caunet.nn.relation import Relation, UnitView
 from caunet.nn.sparse import SparseRows
 
 __all__ = ["PairRelation"]
@@ -98,14 +98,22 @@ class PairRelation(Relation):
         terms = self.units * self.rank
         return terms * (self.in_a + self.in_b) + terms
 
-    def sparse_products(self) -> Columns:
-        """Of low rank: the function from columns a and b to the sums over each unit of (u_k·a)(v_k·b), (units, P)."""
-        u, v, shape = SparseRows(self.u), SparseRows(self.v), (self.units, self.rank or 1, -1)
+    def subtract_sparse_products(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        """Of low rank: the function from h (units, P) and columns a and b to h less the sums over each unit of
+        (u_k·a)(v_k·b), in place."""
+        rank = self.rank or 1
+        # All first terms of the units, then all second ones: what is added up lies together.
+        u, v = (
+            SparseRows(w.view(self.units, rank, -1).transpose(0, 1).flatten(0, 1)) for w in (self.u, self.v)
+        )
 
-        def products(a: Tensor, b: Tensor) -> Tensor:
-            return (u @ a).mul_(v @ b).view(shape).sum(1)
+        def subtract(h: Tensor, a: Tensor, b: Tensor) -> Tensor:
+            left, right = ((rows @ x).view(rank, *h.shape) for rows, x in ((u, a), (v, b)))
+            for one, other in zip(left, right, strict=True):
+                h.addcmul_(one, other, value=-1)
+            return h
 
-        return products
+        return subtract
 
     @torch.no_grad()
     def sparse_multiply_adds(self) -> int:

@@ -29,7 +29,7 @@ class SparseRows:
         self.inputs = matrix.shape[1]
         self.column, self.value = column, matrix[row, column]
         counts = torch.bincount(row, minlength=len(matrix))
-        self.start = torch.cat((counts.new_zeros(1), counts.cumsum(0)[:-1]))
+        self.start = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
 
     @property
     def count(self) -> int:
@@ -39,4 +39,6 @@ class SparseRows:
     def __matmul__(self, x: Tensor) -> Tensor:
         if x.ndim != 2 or len(x) != self.inputs:
             raise ValueError(f"x must have the shape ({self.inputs}, columns), got {tuple(x.shape)}")
-        return embedding_bag(self.column, x, self.start, mode="sum", per_sample_weights=self.value)
+        return embedding_bag(
+            self.column, x, self.start, mode="sum", per_sample_weights=self.value, include_last_offset=True
+        )
