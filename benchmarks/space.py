@@ -2,6 +2,7 @@
 
     caunet reproduce --profile best --recipe space --updates 5000 --results results     # the networks
     python -m benchmarks.space baselines                                               # what they are held against
+    python -m benchmarks.space causes RUNS                                             # CAN on translation, changed
     python -m benchmarks.space tables                                                  # README.md, docs/space.md
     python -m benchmarks.space figure RUN                                              # docs/figures/space-units.png
     python -m benchmarks.space shapes                                                  # docs/figures/shapes3.png
@@ -26,16 +27,26 @@ from caunet.files import write_json
 from caunet.models import RelationNetwork, load_weights
 from caunet.provenance import commit
 from caunet.reproduction.in_space import space_markdown
-from caunet.reproduction.recipes import SPACE_TASKS
+from caunet.reproduction.recipes import SPACE_TASKS, Cell, space
 from caunet.reproduction.results import load
-from caunet.reproduction.tables import fill
+from caunet.reproduction.tables import fill, show
+from caunet.reproduction.worker import make_trainer, run_cell
+from caunet.tables import Table
 
 ROOT = Path(__file__).parents[1]
 STORED = RESULTS / "space.json"
+CAUSES = RESULTS / "space_causes.json"
 FIGURE = ROOT / "docs" / "figures" / "space-units.png"
 SHAPES = ROOT / "docs" / "figures" / "shapes3.png"
 FEW = 2_000
 GRIDS = ("rotation3", "scaling3")
+# What may keep CAN behind CTN on translation: units of another rank, as many weights in all; or CTN's last layers.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "can-rank1-units1200": {"rank": 1, "units": 1200},
+    "can": {},
+    "can-rank16-units75": {"rank": 16, "units": 75},
+    "can-deep": {"hidden": (300, 100, 100)},
+}
 COLORS = ("#0072b2", "#d55e00")  # of a voxel of x, of a voxel of y
 
 
@@ -68,6 +79,42 @@ def table() -> str:
     measured = json.loads(STORED.read_text())["errors"]
     names = {"mean": "always the mean", "exhaustive search": "exhaustive search"}
     return space_markdown(load(ROOT / "results"), {names[name]: tasks for name, tasks in measured.items()})
+
+
+def train_variants(runs: Path) -> dict[str, Any]:
+    """CAN on translation3 with one thing changed, each trained in a folder under ``runs`` unless it is there."""
+    base, found, trainer = space("translation3", "can", 0, updates=5_000), {}, make_trainer()
+    for label, changes in VARIANTS.items():
+        options = {**dict(base.model_options), **changes}
+        cell = Cell("space", label, base.replace(model_options=options) if changes else base)
+        outcome = run_cell(cell, runs, trainer)
+        if outcome.state != "finished":
+            raise SystemExit(f"{cell.name}: {outcome.state}: {outcome.message}")
+        result = json.loads((runs / cell.name / "result.json").read_text())
+        found[label] = {
+            key: result[key] for key in ("parameter_error", "parameters", "updates", "seed", "commit")
+        } | {"changes": changes}
+        print(
+            f"{label:<22}{result['parameter_error']:.4g}  ({result['parameters']:,} parameters)", flush=True
+        )
+    return {"about": "CAN on translation3, shapes3, with one thing changed", "environment": environment(),
+            "errors": found}  # fmt: skip
+
+
+def causes_table() -> str:
+    """Parameter errors of the variants of CAN on translation3."""
+    kept = json.loads(CAUSES.read_text())["errors"]
+    names = {
+        "can-rank1-units1200": "1200 units of rank 1",
+        "can": "300 units of rank 4 (the table's)",
+        "can-rank16-units75": "75 units of rank 16",
+        "can-deep": "300 units of rank 4, CTN's last layers",
+    }
+    rows = [
+        [text, f"{kept[label]['parameters'] / 1000:.0f}k", show(kept[label]["parameter_error"])]
+        for label, text in names.items()
+    ]
+    return Table(["CAN on translation, one seed", "parameters", "parameter error"], "lrr", rows).markdown()
 
 
 def strongest_pairs(
@@ -163,13 +210,18 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("baselines", help="measure predictors that have learned nothing")
     commands.add_parser("tables", help="fill README.md and docs/space.md from what is committed")
+    causes = commands.add_parser("causes", help="train CAN on translation with one thing changed")
+    causes.add_argument("runs", type=Path, help="directory of the runs")
     commands.add_parser("shapes", help="draw slices of shapes3")
     figure = commands.add_parser("figure", help="draw what the units of a trained network compare")
     figure.add_argument("run", type=Path, help="directory of a run of translation3, or a weights file")
     options = parser.parse_args()
     if options.command == "baselines":
         write_json(STORED, measure())
+    elif options.command == "causes":
+        write_json(CAUSES, train_variants(options.runs))
     elif options.command == "tables":
+        fill(ROOT / "docs" / "space.md", causes_table(), section="causes")
         for name in ("docs/space.md", "README.md"):
             changed = fill(ROOT / name, table(), section="space")
             print(name, "updated" if changed else "was up to date")
