@@ -2,6 +2,7 @@
 card says."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -112,7 +113,18 @@ def test_a_card_is_completed_by_measuring_again(folder, run_dir):
     assert made["metrics"]["float16"]["parameter_error"] == 4.0
     assert made["metrics"]["float16"]["per_parameter_pairs"] == 20
     assert made["nonzero"] == load_pretrained("can-rotation").nonzero_count()
-    assert "| 0.99 |" in cards_table()
+    assert "| 0.99 | – | – |" in cards_table()
+    better = {"angle": {"error": 0.5, "error_of_mean": 680.0, "r2": 0.9993}}
+    made = remeasure(
+        "can-rotation",
+        lambda model: {**errors(4.05, 20), "per_parameter": each},
+        folder,
+        refined=lambda model: {**errors(0.5, 10), "per_parameter": better},
+    )
+    assert made["metrics"]["refined"]["pairs"] == 10
+    assert made["metrics"]["refined"]["parameter_error"] == 0.5
+    assert made["metrics"]["float16"]["parameter_error"] == 4.0
+    assert re.search(r"\| 0\.99 \| [0-9.e-]+ \| 1\.00 \|", cards_table())
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match=r"parameter error 4, measured now 4\.6"):
         remeasure("can-rotation", lambda model: errors(4.6), folder)

@@ -11,6 +11,7 @@ from caunet import tasks
 from caunet.data import PairSource
 from caunet.data.photometric import Photometric
 from caunet.metrics import corner_error
+from caunet.models import create_model
 from caunet.refinement import information, refine, refined
 
 SCALES = {
@@ -120,6 +121,30 @@ def test_rows_first() -> None:
     near = z + 0.3
     found = refined(lambda x, y: near, pairs.task, rows_first=pairs.rows_first)(x, y)
     assert (found - z).abs().median() < 0.01
+
+
+def test_a_network_knows_its_task_and_a_function_does_not() -> None:
+    pairs = source("rotation")
+    x, y, z = pairs.batch(0, torch.arange(20))
+    network = create_model("can", "rotation", seed=0)
+    with torch.no_grad():
+        expected = refine(x, y, network(x, y), pairs.task)
+    assert torch.equal(refined(network)(x, y), expected)
+    assert torch.equal(refined(lambda x, y: z, "rotation")(x, y), refine(x, y, z, pairs.task))
+    with pytest.raises(ValueError, match="task must be given for a predictor that is no network"):
+        refined(lambda x, y: z)
+
+
+def test_pairs_do_not_depend_on_those_beside_them() -> None:
+    """Some end sooner than others, and many go in parts."""
+    pairs = source("affine")
+    x, y, z = pairs.batch(0, torch.arange(200))
+    begin = z + 0.1
+    together = refine(x.repeat(7, 1, 1), y.repeat(7, 1, 1), begin.repeat(7, 1), pairs.task)
+    alone = torch.cat([refine(x[k : k + 1], y[k : k + 1], begin[k : k + 1], pairs.task) for k in range(20)])
+    assert torch.allclose(together[:20], alone, atol=1e-5)
+    assert torch.allclose(together.view(7, 200, 4)[6], together[:200], atol=1e-5)
+    assert refine(x[:0], y[:0], z[:0], pairs.task).shape == (0, 4)
 
 
 def test_information_is_that_of_the_linear_model() -> None:

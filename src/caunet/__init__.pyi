@@ -24,6 +24,8 @@ from .models import save_weights as save_weights
 from .optim import HybridOptimizer as HybridOptimizer
 from .optim import MultiplicativeAdam as MultiplicativeAdam
 from .optim import MultiplicativeUpdate as MultiplicativeUpdate
+from .refinement import refine as refine
+from .refinement import refined as refined
 from .stacks import Alignment as Alignment
 from .stacks import align as align
 from .training import TrainConfig as TrainConfig

@@ -14,12 +14,13 @@ the z near the answer under which the first patch, warped, is most like the seco
 tensor([[ 1.3000, -0.6000]])
 """
 
+import copy
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from caunet import geometry
+from caunet import geometry, tasks
 from caunet.tasks import Task
 
 __all__ = ["information", "refine", "refined"]
@@ -27,14 +28,26 @@ __all__ = ["information", "refine", "refined"]
 Predictor = Callable[[Tensor, Tensor], Tensor]
 
 _STEPS = 30
+_STILL = 1e-7  # a step that moves no parameter further, in units of half its range, is a pair's last
+_PAIRS = 1024  # at a time: a few hundred MB
 _FEWEST = 20  # pixels that both patches must show
 _DIFFERENCE = 1e-6  # of a parameter, in units of half its range
 _VARIANCE = 1 / 3  # of a parameter that is uniform on its range, in the same units
 
 
-def refined(predictor: Predictor, task: Task, rows_first: bool = False) -> Predictor:
-    """``predictor``, each of its answers refined. ``rows_first``: z is (rows, columns), as in :func:`refine`."""
-    return lambda x, y: refine(x, y, predictor(x, y), task, rows_first=rows_first)
+def refined(predictor: Predictor, task: Task | str | None = None, rows_first: bool = False) -> Predictor:
+    """``predictor``, each of its answers refined: ``caunet.refined(network)(x, y)``.
+
+    Args:
+        predictor: from patches x and y (B, side, side) to z (B, dim): a network, or any function.
+        task: what it infers; a network knows.
+        rows_first: z is (rows, columns), as in :func:`refine`.
+    """
+    wanted = getattr(predictor, "spec", {}).get("task") if task is None else task
+    if wanted is None:
+        raise ValueError("task must be given for a predictor that is no network of caunet, got None")
+    known = tasks.get(wanted)
+    return lambda x, y: refine(x, y, predictor(x, y), known, rows_first=rows_first)
 
 
 def refine(
@@ -66,9 +79,9 @@ def refine(
     if z.shape != (len(x), task.dim):
         raise ValueError(f"z must be of the shape {(len(x), task.dim)}, got {tuple(z.shape)}")
     with torch.no_grad():
-        fit = _Fit(x, y, task)
-        begin = fit.units(z.flip(-1) if rows_first else z)
-        found = _descend(fit, begin, steps) * fit.scale + fit.middle
+        begin = z.flip(-1) if rows_first else z
+        parts = zip(*(torch.split(one, _PAIRS) for one in (x, y, begin)), strict=True)
+        found = torch.cat([_refine(_Fit(a, b, task), c, steps) for a, b, c in parts])
     return (found.flip(-1) if rows_first else found).to(z.dtype)
 
 
@@ -80,33 +93,41 @@ def information(x: Tensor, y: Tensor, z: Tensor, task: Task, noise: float) -> Te
     """
     with torch.no_grad():
         fit = _Fit(x, y, task)
-        J = fit.jacobian(fit.units(z))
+        *_, J = fit.linearized(fit.units(z))
         known = J.transpose(1, 2) @ J / noise**2
         prior = torch.eye(task.dim, dtype=J.dtype, device=J.device) / _VARIANCE
         left: Tensor = torch.linalg.inv(known + prior).diagonal(dim1=1, dim2=2)
         return 1 - left / _VARIANCE
 
 
-def _descend(fit: "_Fit", t: Tensor, steps: int) -> Tensor:
-    damping = torch.full((len(t),), 1e-3, dtype=t.dtype, device=t.device)
+def _refine(fit: "_Fit", z: Tensor, steps: int) -> Tensor:
+    return _descend(fit, fit.units(z), steps) * fit.scale + fit.middle
+
+
+def _descend(fit: "_Fit", start: Tensor, steps: int) -> Tensor:
+    found, moving = start.clone(), torch.arange(len(start), device=start.device)
+    damping = torch.full((len(start),), 1e-3, dtype=start.dtype, device=start.device)
     for _ in range(steps):
-        r, cost, count = fit.residuals(t)
-        J = fit.jacobian(t)
+        if not len(moving):
+            break
+        here, t = fit.of(moving), found[moving]
+        r, cost, count, J = here.linearized(t)
         weight = (cost / _VARIANCE).where(cost.isfinite(), 0)[
             :, None
         ]  # of the range, against one squared pixel
         normal = J.transpose(1, 2) @ J
         diagonal = normal.diagonal(dim1=1, dim2=2)
-        added = damping[:, None] * (diagonal + 1e-3 * diagonal.mean(1, keepdim=True)) + weight + 1e-12
+        damped = damping[moving][:, None] * (diagonal + 1e-3 * diagonal.mean(1, keepdim=True))
         slope = (J.transpose(1, 2) @ r[..., None]).squeeze(-1) + weight * t
-        step = torch.linalg.solve(normal + torch.diag_embed(added), slope)
+        step = torch.linalg.solve(normal + torch.diag_embed(damped + weight + 1e-12), slope)
         moved = (t - step).clamp(-1, 1)
-        _, after, _ = fit.residuals(moved)
+        _, after, _ = here.residuals(moved)
         share = weight.squeeze(1) / count
         better = after + share * moved.square().sum(1) < cost + share * t.square().sum(1)
-        t = torch.where(better[:, None], moved, t)
-        damping = torch.where(better, damping / 5, damping * 4).clamp(1e-9, 1e6)
-    return t
+        found[moving] = torch.where(better[:, None], moved, t)
+        damping[moving] = (damping[moving] * torch.where(better, 0.2, 4.0)).clamp(1e-9, 1e6)
+        moving = moving[(moved - t).abs().amax(1) > _STILL]
+    return found
 
 
 class _Fit:
@@ -124,14 +145,20 @@ class _Fit:
         low, high = self.grid.new_tensor(task.low), self.grid.new_tensor(task.high)
         self.scale, self.middle = (high - low) / 2, (high + low) / 2
 
+    def of(self, pairs: Tensor) -> "_Fit":
+        """The same of some of the pairs."""
+        some = copy.copy(self)
+        some.x, some.y = self.x[pairs], self.y[pairs]
+        return some
+
     def units(self, z: Tensor) -> Tensor:
         """z in units of half its range, kept in it."""
         return ((z.double() - self.middle) / self.scale).clamp(-1, 1)
 
     def places(self, t: Tensor) -> Tensor:
-        """Where in x each pixel of y reads, (B, P, 2), from the center."""
+        """Where in x each pixel of y reads, (..., P, 2), from the center."""
         back = geometry.invert(self.task.homography(t * self.scale + self.middle), checked=False)
-        return geometry.apply(back, self.grid.expand(len(t), -1, -1), far=1e6)
+        return geometry.apply(back, self.grid.expand(*t.shape[:-1], -1, -1), far=1e6)
 
     def read(self, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Values (B, P) and gradients (B, P, 2) of x by bilinear interpolation, and which places lie in it."""
@@ -148,16 +175,19 @@ class _Fit:
     def residuals(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Residuals (B, P), zero where unknown; their mean square, infinite where too few are; how many they are."""
         value, _, inside = self.read(self.places(t))
+        return self._misfit(value, inside)
+
+    def linearized(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The same, and the derivatives of the residuals by t, (B, P, dim)."""
+        value, gradient, inside = self.read(self.places(t))
+        steps = torch.eye(self.task.dim, dtype=t.dtype, device=t.device) * _DIFFERENCE
+        ahead, behind = self.places(torch.stack([t[:, None] + steps, t[:, None] - steps]))
+        moved = (ahead - behind) / (2 * _DIFFERENCE)  # (B, dim, P, 2)
+        J = (gradient[:, None] * moved).sum(-1) * inside[:, None]
+        return *self._misfit(value, inside), J.transpose(1, 2)
+
+    def _misfit(self, value: Tensor, inside: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         r = (value - self.y) * inside
         count = inside.sum(1)
         cost = (r.square().sum(1) / count.clamp(min=1)).masked_fill(count < _FEWEST, torch.inf)
         return r, cost, count.clamp(min=1)
-
-    def jacobian(self, t: Tensor) -> Tensor:
-        """Derivatives of the residuals by t, (B, P, dim)."""
-        _, gradient, inside = self.read(self.places(t))
-        columns = []
-        for step in torch.eye(self.task.dim, dtype=t.dtype, device=t.device) * _DIFFERENCE:
-            moved = (self.places(t + step) - self.places(t - step)) / (2 * _DIFFERENCE)
-            columns.append((gradient * moved).sum(-1) * inside)
-        return torch.stack(columns, -1)

@@ -20,6 +20,7 @@ from caunet.cli import main
 from caunet.estimation.motion_models import motion_model_names
 from caunet.metrics import corner_error
 from caunet.models import load_weights, save_weights
+from caunet.refinement import refine
 from caunet.web import worker
 from caunet.web.answers import setup
 from caunet.web.certainty import certainty, explained
@@ -155,6 +156,26 @@ def test_infer_says_what_the_networks_say(ask, untrained):
     for name, axis in (("u", 1), ("v", 0)):
         weight = W.sum(axis)
         np.testing.assert_allclose(np.array(winner[name]).ravel(), weight / weight.max(), atol=1e-4)
+
+
+def test_refined_answers_stand_beside_the_networks(ask, untrained):
+    """Against least squares asked directly; untrained networks begin near the middle, where a small turn is found."""
+    place = {**PLACE, "z": [6.0]}
+    plain, answer = (ask.post("/api/infer", json={**place, "refine": r}).json() for r in (False, True))
+    assert all(one["refined"] is None for one in plain["networks"].values())
+    first, second = (torch.tensor(answer[name])[None] for name in ("first", "second"))
+    assert set(answer["networks"]) == {"ctn", "bln", "can"}
+    for name, said in answer["networks"].items():
+        assert said["z"] == plain["networks"][name]["z"]
+        expected = refine(first, second, torch.tensor([said["z"]]), tasks.get("rotation"))[0]
+        assert said["refined"]["z"] == pytest.approx(expected.tolist(), abs=0.02)  # patches were rounded
+        assert said["refined"]["error"] < 0.1 < said["error"]
+        H = geometry.rotate(torch.tensor(said["refined"]["z"][0], dtype=torch.float64))
+        corners = geometry.apply(H, geometry.corners((11, 11), centered=True).double()) + 5
+        np.testing.assert_allclose(said["refined"]["corners"], corners, atol=1e-6)
+    form = {"task": "rotation", "z": "6", "x": "230", "y": "110", "refine": "true"}
+    upload = ask.post("/api/infer", data=form, files={"picture": png(ASTRONAUT)}).json()
+    assert upload["networks"]["can"]["refined"]["error"] < 0.1
 
 
 def test_two_patches_and_an_uploaded_picture_give_the_same_answer(ask):

@@ -124,6 +124,19 @@ def test_the_estimate_follows_the_slider(page: Any) -> None:
     expect(page.locator("#see-live")).to_contain_text("angle 29.00")
 
 
+def test_the_refined_answer_sees_perspective(page: Any) -> None:
+    choose_task(page, "projective")
+    rows = page.locator(".parameter", has_text="tilt")
+    truth = [number(text) for text in rows.locator("output").all_inner_texts()]
+    found = {who: rows.locator(f".value.{who}").all_inner_texts() for who in ("can", "refined")}
+    assert np.abs(np.subtract([number(text) for text in found["refined"]], truth)).max() < 0.001
+    assert np.abs(np.subtract([number(text) for text in found["can"]], truth)).min() > 0.003
+    page.locator("#refine").uncheck()
+    expect(rows.locator(".value.refined")).to_have_count(0)
+    expect(page.locator("#legend")).not_to_contain_text("LSQ")
+    expect(rows.locator(".value.can").first).not_to_have_text("–")
+
+
 def test_pulling_a_handle_turns_the_patch(page: Any) -> None:
     choose_task(page, "rotation")
     box = page.locator("#quads").bounding_box()

@@ -107,14 +107,16 @@ class Pack:
 class Measure:
     """Measure networks of the package again, on the test pairs of their runs, and complete their cards.
 
-    A card gets the error and R² of each parameter, and the weights that are not zero. Errors that it has must come out
-    again.
+    A card gets the error and R² of each parameter, the weights that are not zero and, with --refine, the same errors of
+    its answers refined by least squares on the patches. Errors that it has must come out again.
 
-    Example: caunet weights measure can-projective
+    Example: caunet weights measure can-projective --refine 10000
     """
 
     names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME")]
     """Networks of the package; `caunet weights list` names them."""
+    refine: int | None = None
+    """Also refine the answers to so many test pairs, and measure those."""
 
     def run(self) -> int:
         """Measure, write, print."""
@@ -124,11 +126,29 @@ class Measure:
 
         for name in self.names:
             config = TrainConfig.from_json(card(name)["config"])
-            known = remeasure(name, functools.partial(_errors, config=config))
-            each = known["metrics"][known["precision"]]["per_parameter"]
-            told = ", ".join(f"{parameter} {one['r2']:.3f}" for parameter, one in each.items())
-            print(f"{name}  R² of {told}")
+            known = remeasure(
+                name,
+                functools.partial(_errors, config=config),
+                refined=None if self.refine is None else functools.partial(self._refined, config=config),
+            )
+            kinds = {"": known["precision"], ", refined": "refined"}
+            for told, kind in kinds.items():
+                if each := known["metrics"].get(kind, {}).get("per_parameter"):
+                    values = ", ".join(f"{parameter} {one['r2']:.3f}" for parameter, one in each.items())
+                    print(f"{name}{told}  R² of {values}")
         return 0
+
+    def _refined(self, model: "RelationNetwork", config: "TrainConfig") -> Mapping[str, Any]:
+        from caunet.evaluation import evaluate
+        from caunet.refinement import refined
+        from caunet.training.loop import load_sources
+
+        source = load_sources(config)[1]
+        if source.protocol != "text" or source.task.dimensions != 2:
+            raise ValueError(
+                "refine must be left out for a network that was not trained on pairs text of the plane"
+            )
+        return evaluate(refined(model, source.task), source, limit=self.refine)
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,12 @@ def pack(
     return card
 
 
-def remeasure(name: str, measure: Measure, folder: Path | None = None) -> dict[str, Any]:
+def remeasure(
+    name: str, measure: Measure, folder: Path | None = None, refined: Measure | None = None
+) -> dict[str, Any]:
     """Measure a packed network again and put what its card lacks into it; returns the card.
+
+    ``refined`` measures the network with its answers refined (:func:`caunet.refined`), for a part of its own.
 
     Cards from before errors of each parameter were kept, and counts of weights that are not zero, get them. The errors
     that a card has must come out again, within what another draw of test pairs changes: else CheckpointError, and the
@@ -104,6 +108,8 @@ def remeasure(name: str, measure: Measure, folder: Path | None = None) -> dict[s
         )
     more = {"per_parameter": found["per_parameter"], "per_parameter_pairs": found["pairs"]}
     card["metrics"][card["precision"]] = known | more
+    if refined is not None:
+        card["metrics"]["refined"] = _errors(refined(model))
     card |= {"nonzero": model.nonzero_count(), "multiply_adds": model.multiply_adds(sparse=True)}
     write_json(place / f"{name}.json", card)
     return card

@@ -55,12 +55,14 @@ def cards_table() -> str:
         "parameter error",
         "corner error (px)",
         "R² of each parameter",
+        "refined: corner error (px)",
+        "refined: R²",
         "size",
     )
     rows = []
     for name in list_pretrained():
         known = card(name)
-        errors = known["metrics"]["float32"]
+        errors, refined = known["metrics"]["float32"], known["metrics"].get("refined", {})
         rows.append(
             [
                 f"`{name}`",
@@ -71,10 +73,12 @@ def cards_table() -> str:
                 f"{errors['parameter_error']:.4g}",
                 f"{errors['corner_error']:.3g}",
                 _explained(known["metrics"][known["precision"]]),
+                f"{refined['corner_error']:.2g}" if refined else "–",
+                _explained(refined),
                 f"{known['bytes'] / 1e6:.1f} MB",
             ]
         )
-    return Table(heads, "lllrrrrlr", rows).markdown()
+    return Table(heads, "lllrrrrlrlr", rows).markdown()
 
 
 def _explained(errors: Mapping[str, Any]) -> str:

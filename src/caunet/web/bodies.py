@@ -17,19 +17,20 @@ __all__ = ["estimate_body", "infer_body", "picture_body", "stack_body", "volumes
 
 _PLACE = {"task": "rotation", "z": [20.0], "photograph": "astronaut", "x": 230, "y": 110}
 _RAMP = [[round((i + j) / 20, 2) for j in range(11)] for i in range(11)]
+_OPTIONAL = ("zoom", "refine")
 _PATCHES = {"task": "rotation", "first": _RAMP, "second": _RAMP[::-1]}
 
 
 def infer_body(known: Sequence[tasks.Task], photographs: Sequence[str]) -> dict[str, Any]:
     """The request body of ``POST /api/infer`` for the OpenAPI document."""
     fields = _infer_fields(photographs)
-    place = {name: fields[name] for name in ("task", "z", "photograph", "x", "y", "zoom")}
-    patches = {name: fields[name] for name in ("task", "first", "second")}
+    place = {name: fields[name] for name in ("task", "z", "photograph", "x", "y", "zoom", "refine")}
+    patches = {name: fields[name] for name in ("task", "first", "second", "refine")}
     form = {"picture": _file("An image to take the patch from."), **place, "z": _text("20, or 1.5,0.8.")}
     del form["photograph"]
     either = [
-        *(_object({**place, **_for_task(task, fields)}, optional=("zoom",)) for task in known),
-        _object(patches),
+        *(_object({**place, **_for_task(task, fields)}, optional=_OPTIONAL) for task in known),
+        _object(patches, optional=_OPTIONAL),
     ]
     examples = {
         "place": {"summary": "A place in an embedded photograph", "value": _PLACE},
@@ -37,7 +38,7 @@ def infer_body(known: Sequence[tasks.Task], photographs: Sequence[str]) -> dict[
     }
     content = {
         "application/json": {"schema": {"oneOf": either}, "examples": examples},
-        "multipart/form-data": {"schema": _object(form, optional=("zoom",))},
+        "multipart/form-data": {"schema": _object(form, optional=_OPTIONAL)},
     }
     return {"requestBody": {"required": True, "content": content}}
 

@@ -28,7 +28,7 @@ longer. The patch is taken from the photograph made zoom times smaller, 11 x 11 
 MAX_JSON = 64 * 1024
 """Bytes; two patches with all their digits are 6 KB."""
 _NUMBERS = re.compile(r"[\s,;\[\]]+")
-_FIELDS = ("task", "z", "x", "y", "zoom")
+_FIELDS = ("task", "z", "x", "y", "zoom", "refine")
 
 
 class Question(NamedTuple):
@@ -44,12 +44,12 @@ def answer(kind: str, body: bytes, networks: Networks) -> dict[str, Any]:
     request = question.request
     task = tasks.get(request.task)
     if request.first is not None or request.second is not None:
-        return infer(networks, task, *_patches(request))
+        return infer(networks, task, *_patches(request), refine=request.refine)
     gray = _image(question)
     z = _parameters(task, request.z)
     center = _place(request, gray.shape)
     first, second = cut_pair(gray, task, z, center, request.zoom)
-    return infer(networks, task, first / 255, second / 255, z)
+    return infer(networks, task, first / 255, second / 255, z, refine=request.refine)
 
 
 def _read(kind: str, body: bytes) -> Question:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from caunet import geometry, tasks
+from caunet import geometry, refinement, tasks
 from caunet.metrics import corner_error
 from caunet.nn import UnitView
 from caunet.web.certainty import certainty, explained
@@ -21,13 +21,19 @@ T = TypeVar("T", float, list[list[float]])
 
 
 def infer(
-    networks: Networks, task: tasks.Task, first: Tensor, second: Tensor, truth: Tensor | None = None
+    networks: Networks,
+    task: tasks.Task,
+    first: Tensor,
+    second: Tensor,
+    truth: Tensor | None = None,
+    refine: bool = False,
 ) -> dict[str, Any]:
     """The answers of all networks there are for ``task``, and a look inside CAN.
 
     Args:
         first, second: patches (11, 11), values 0..1.
         truth: the z (dim,) that made the second of the first, if it is known.
+        refine: also say what least squares on the two patches make of each answer.
 
     Returns:
         JSON data as documented in :mod:`caunet.web.schemas`.
@@ -40,6 +46,10 @@ def infer(
         answers = {name: z for name, z in answers.items() if bool(z.isfinite().all())}
         inside = _inside(known["can"], task.name, first, second) if "can" in answers else _NOTHING
         seen = _compare(task, answers, truth)
+        better = _refined(task, answers, first, second) if refine else {}
+        at = _compare(task, better, truth)["networks"]
+        for name, said in seen["networks"].items():
+            said["refined"] = at.get(name)
         confidence = _confidence(task, first, second, answers)
     return {
         "task": task.name,
@@ -56,6 +66,17 @@ def infer(
 def _ask(network: Network, first: Tensor, second: Tensor) -> Tensor:
     z: Tensor = network.model(first[None] - 0.5, second[None] - 0.5)[0].double()
     return z.flip(-1) if network.rows_first else z
+
+
+def _refined(
+    task: tasks.Task, answers: dict[str, Tensor], first: Tensor, second: Tensor
+) -> dict[str, Tensor]:
+    """What least squares make of all answers, together."""
+    if not answers:
+        return {}
+    z = torch.stack(list(answers.values()))
+    x, y = (patch.expand(len(z), -1, -1) for patch in (first, second))
+    return dict(zip(answers, refinement.refine(x, y, z, task), strict=True))
 
 
 def _compare(task: tasks.Task, answers: dict[str, Tensor], truth: Tensor | None) -> dict[str, Any]:

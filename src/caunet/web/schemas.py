@@ -49,6 +49,9 @@ class InferRequest(BaseModel):
     ] = 4
     first: Annotated[Patch, Field(description="11 rows of 11 gray levels.")] | None = None
     second: Annotated[Patch, Field(description="Likewise.")] | None = None
+    refine: Annotated[
+        bool, Field(description="Also refine each answer by least squares on the two patches.")
+    ] = False
 
 
 class Problem(BaseModel):
@@ -101,12 +104,18 @@ class ModelsAnswer(BaseModel):
     pretrained: dict[str, list[str]]
 
 
-class NetworkAnswer(BaseModel):
-    """What a network inferred; ``error`` is the mean distance of the corners to the true ones, in pixels."""
+class Inferred(BaseModel):
+    """An estimate of z; ``error`` is the mean distance of the corners to the true ones, in pixels."""
 
     z: list[float]
     corners: Corners | None
     error: float | None
+
+
+class NetworkAnswer(Inferred):
+    """What a network inferred, and what least squares make of that, if it was asked for."""
+
+    refined: Inferred | None
 
 
 class Term(BaseModel):

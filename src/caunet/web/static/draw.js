@@ -4,6 +4,9 @@ import { handles } from "./geometry.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 export const NETWORKS = ["ctn", "bln", "can"];
+// What least squares make of CAN's answer stands beside the networks.
+export const ESTIMATES = [...NETWORKS, "refined"];
+export const label = (who) => (who === "refined" ? "LSQ" : who.toUpperCase());
 
 export function svg(name, attributes = {}, parent = null) {
   const node = document.createElementNS(SVG, name);
@@ -47,14 +50,14 @@ export class Quads {
     }
     const half = this.#half;
     svg("rect", { class: "start", x: -half, y: -half, width: 2 * half, height: 2 * half }, node);
-    this.shapes = Object.fromEntries(["truth", ...NETWORKS].map((who) => [who, svg("polygon", { class: who }, node)]));
+    this.shapes = Object.fromEntries(["truth", ...ESTIMATES].map((who) => [who, svg("polygon", { class: who }, node)]));
     this.grips = svg("g", {}, node);
     this.#listen();
   }
 
   show(answer) {
     this.#outline("truth", answer.truth_corners);
-    for (const who of NETWORKS) this.#outline(who, answer.networks[who]?.corners);
+    for (const who of ESTIMATES) this.#outline(who, answer.networks[who]?.corners);
   }
 
   place(task, z) {

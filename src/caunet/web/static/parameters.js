@@ -1,6 +1,6 @@
-// One slider per parameter, and below it on the same axis the estimate of each network.
+// One slider per parameter, and below it on the same axis the estimate of each network, and the refined one.
 
-import { html, NETWORKS } from "./draw.js";
+import { ESTIMATES, html, label } from "./draw.js";
 
 const NAMES = {
   shift_x: "shift to the right", shift_y: "shift down", angle: "angle, clockwise", scale_x: "width",
@@ -62,7 +62,7 @@ export class Parameters {
     const slider = html("input", { type: "range", id, min: low, max: high, step: "any" });
     slider.dataset.step = step;
     const output = html("output", { htmlFor: id });
-    const lanes = Object.fromEntries(NETWORKS.filter((who) => shipped.includes(who)).map((who) => [who, lane(who)]));
+    const lanes = Object.fromEntries(ESTIMATES.filter((who) => shipped.includes(who)).map((who) => [who, lane(who)]));
     const edge = (value, side) => html("span", { class: `edge ${side}`, "aria-hidden": "true" }, String(value).replace("-", "−"));
     const node = html("div", { class: "parameter" },
       html("label", { htmlFor: id }, NAMES[name] ?? name), output, edge(low, "low"), slider, edge(high, "high"),
@@ -87,7 +87,7 @@ function lane(name) {
   const off = html("span", { class: "off" });
   const mark = html("span", { class: `mark ${name}` });
   return {
-    who: html("span", { class: `who ${name}` }, name.toUpperCase()),
+    who: html("span", { class: `who ${name}` }, label(name)),
     node: html("span", { class: `lane who ${name}` }, truth, off, mark),
     value: html("span", { class: `value ${name}` }, "–"),
     truth, off, mark,

@@ -1,7 +1,7 @@
 // The tab See: a patch, a transformation, and what three networks infer from the pair.
 
 import { infer, Latest } from "./api.js";
-import { Cells, gray, html, meter, NETWORKS, Quads, svg, words } from "./draw.js";
+import { Cells, ESTIMATES, gray, html, label, meter, Quads, svg, words } from "./draw.js";
 import { Parameters } from "./parameters.js";
 import { open, shrunk } from "./pictures.js";
 import { Stage } from "./stage.js";
@@ -90,10 +90,12 @@ export class See {
   #choose(task) {
     const shipped = this.models.pretrained[task.name] ?? [];
     this.chosen = task;
-    this.parameters.build(task.parameters, shipped);
-    $("legend").replaceChildren(...["truth", ...NETWORKS].map((who) => {
-      const here = who === "truth" || shipped.includes(who);
-      const text = who === "truth" ? "truth" : who.toUpperCase() + (here ? "" : " (not installed)");
+    const refine = $("refine").checked;
+    const shown = refine && shipped.length ? [...shipped, "refined"] : shipped;
+    this.parameters.build(task.parameters, shown);
+    $("legend").replaceChildren(...["truth", ...ESTIMATES].filter((who) => refine || who !== "refined").map((who) => {
+      const here = who === "truth" || shown.includes(who);
+      const text = who === "truth" ? "truth" : label(who) + (here ? "" : " (not installed)");
       return html("li", { class: here ? "" : "gone" }, html("span", { class: `mark ${who}` }), text);
     }));
     this.#set(this.kept[task.name] ?? START[task.name] ?? draw(task.parameters, 0), { stale: true });
@@ -106,6 +108,7 @@ export class See {
 
   #buttons() {
     $("random").addEventListener("click", () => this.#set(draw(this.chosen.parameters, 0.9)));
+    $("refine").addEventListener("change", () => this.#choose(this.chosen));
     $("neutral").addEventListener("click", () => this.#set(this.chosen.parameters.map(() => STILL[this.chosen.name] ?? 0)));
   }
 
@@ -116,13 +119,15 @@ export class See {
     this.stage.draw(name, z);
     this.quads.place(name, z);
     const where = this.picture ? { picture: this.picture } : { photograph: this.photograph.name };
-    this.latest.ask({ task: name, z, x: this.stage.x, y: this.stage.y, ...where }, how);
+    this.latest.ask({ task: name, z, x: this.stage.x, y: this.stage.y, refine: $("refine").checked, ...where }, how);
   }
 
   #show(answer) {
     $("see-message").hidden = true;
     gray($("first"), answer.first);
     gray($("second"), answer.second);
+    const start = answer.networks.can ?? Object.values(answer.networks)[0];
+    if (start?.refined) answer.networks.refined = start.refined;
     this.parameters.show(answer);
     this.quads.show(answer);
     const { winner, responses, confidence } = answer;
@@ -168,7 +173,7 @@ export class See {
     clearTimeout(this.pause);
     this.pause = setTimeout(() => {
       const values = (z) => parameters.map(({ name }, n) => `${name.replace("_", " ")} ${z[n].toFixed(2)}`).join(", ");
-      const found = Object.entries(answer.networks).map(([who, { z }]) => `${who.toUpperCase()}: ${values(z)}.`);
+      const found = Object.entries(answer.networks).map(([who, { z }]) => `${label(who)}: ${values(z)}.`);
       $("see-live").textContent = `True values: ${values(answer.truth)}. ${found.join(" ")} Confidence ${words(answer.confidence)}.`;
     }, 700);
   }
