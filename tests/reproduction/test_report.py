@@ -1,6 +1,8 @@
 """The report of a small but real grid: everything in it, nothing fetched from elsewhere."""
 
+import json
 import re
+import shutil
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -104,6 +106,29 @@ def test_the_papers_figures_stand_beside_runs_like_its_own(
             assert f"{paper()[measure][result['task']][result['model']]:.3f}" in page
     for heading in ("Table II.", "Table III.", "<th>search</th>", "Each parameter of z"):
         assert heading in page
+
+
+def test_pictures_are_of_the_seed_that_is_at_hand_and_the_page_says_so(
+    tmp_path: Path, grid: tuple[Path, list[Cell]], text: str
+) -> None:
+    """CAN of rotation at seed 2 alone, CTN at seed 0, in two folders; of translation a run that is not finished."""
+    out, cells = grid
+    assert "Inside the networks: rotation, seed 0" in text
+    assert "No pictures from inside" not in text
+    ctn, _, can, moved = cells
+    later = [Cell(c.recipe, c.label, c.config.replace(seed=2)) for c in (can, moved)]
+    one, two = tmp_path / "one", tmp_path / "two"
+    shutil.copytree(out / ctn.name, one / ctn.name)
+    for cell, old in zip(later, (can, moved), strict=True):
+        shutil.copytree(out / old.name, two / cell.name)
+    result = two / later[0].name / "result.json"
+    stored = json.loads(result.read_text())
+    result.write_text(json.dumps(stored | {"config": stored["config"] | {"seed": 2}}))
+    page = write_report([*cells, *later], collect(cells, out), one, tmp_path / "page", [two]).read_text()
+    assert "Inside the networks: rotation, seed 2" in page
+    assert "What units prefer" in page
+    assert "Inside the networks: translation" not in page
+    assert "No pictures from inside the networks of translation:" in page
 
 
 def test_page_follows_light_and_dark(text: str) -> None:

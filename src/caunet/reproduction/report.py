@@ -12,16 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from caunet.extras import require
 from caunet.files import write_text
 from caunet.reproduction import figures
 from caunet.reproduction.claims import OFFSET, judge
 from caunet.reproduction.recipes import CLAIM_TASKS, MODELS, Cell
+from caunet.reproduction.results import finished
 from caunet.reproduction.tables import HEADINGS, LONG, MEASURES, Result, caption, make_table, show, show_ratio
+from caunet.training import TrainConfig
 
 __all__ = ["write_report"]
+
+_SEEDS = 10  # of which runs are looked for
 
 
 @dataclass
@@ -34,6 +38,15 @@ class _Picture:
 
 
 @dataclass
+class _Inside:
+    """Pictures of the networks of one task, and the seed that they were trained with."""
+
+    task: str
+    seed: int
+    pictures: list[_Picture]
+
+
+@dataclass
 class _Section:
     """What the page shows of one recipe."""
 
@@ -43,11 +56,17 @@ class _Section:
     tables: list[Any]
     parameters: list[list[str]] = field(default_factory=list)
     overview: list[_Picture] = field(default_factory=list)
-    inside: list[tuple[str, list[_Picture]]] = field(default_factory=list)
+    inside: list[_Inside] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    """Tasks whose trained networks are not at hand."""
 
 
 def write_report(
-    cells: Sequence[Cell], results: Sequence[Result], out: Path, folder: Path | None = None
+    cells: Sequence[Cell],
+    results: Sequence[Result],
+    out: Path,
+    folder: Path | None = None,
+    more: Sequence[Path] = (),
 ) -> Path:
     """Write index.html and its figures, from finished cells, into ``out``/report; returns the page's path.
 
@@ -56,10 +75,11 @@ def write_report(
         results: what :func:`caunet.reproduction.results.collect` gave for them.
         out: the folder of the runs.
         folder: where to write instead.
+        more: other folders in which runs may be.
     """
-    folder = folder or out / "report"
+    folder, places = folder or out / "report", (out, *more)
     with figures.drawing():
-        sections = [_section(recipe, cells, results, out, folder) for recipe in _recipes(results)]
+        sections = [_section(recipe, cells, results, places, folder) for recipe in _recipes(results)]
     page = _render(
         sections=sections,
         findings=judge(results),
@@ -81,7 +101,7 @@ def _recipes(results: Sequence[Result]) -> list[str]:
 
 
 def _section(
-    recipe: str, cells: Sequence[Cell], results: Sequence[Result], out: Path, folder: Path
+    recipe: str, cells: Sequence[Cell], results: Sequence[Result], places: Sequence[Path], folder: Path
 ) -> _Section:
     chosen = [result for result in results if result["recipe"] == recipe]
     tables = [make_table(chosen, measure) for measure in MEASURES]
@@ -106,21 +126,55 @@ def _section(
     ]
     mine = [cell for cell in cells if cell.recipe == recipe]
     for task in figures.tasks_of(chosen):
-        for seed in sorted({cell.config.seed for cell in mine}):  # of the first seed whose networks are here
-            same = {c.label: c for c in mine if (c.config.task, c.config.seed) == (task, seed)}
-            if pictures := _inside(recipe, task, same, out, folder):
-                section.inside.append((task, pictures))
-                break
+        found = _at_hand([cell for cell in mine if cell.config.task == task], places)
+        if found is None:
+            section.absent.append(task)
+        else:
+            section.inside.append(_Inside(task, found.seed, _inside(recipe, found, folder)))
     return section
 
 
+class _Networks(NamedTuple):
+    """Networks of one task and one seed that are at hand."""
+
+    seed: int
+    config: TrainConfig
+    weights: dict[str, Path]
+
+
+def _at_hand(cells: Sequence[Cell], places: Sequence[Path]) -> _Networks | None:
+    """The seed of which most is at hand, CAN before all: units are its. None if nothing is."""
+    best: _Networks | None = None
+    for seed in sorted({cell.config.seed for cell in cells}):
+        same = [cell for cell in cells if cell.config.seed == seed]
+        found = {cell.label: path for cell in same if (path := _weights(cell, places)) is not None}
+        if found and (best is None or _worth(found) > _worth(best.weights)):
+            best = _Networks(seed, same[0].config, found)
+    return best
+
+
+def _worth(weights: dict[str, Path]) -> tuple[bool, int]:
+    return "can" in weights, len(weights)
+
+
+def _weights(cell: Cell, places: Sequence[Path]) -> Path | None:
+    """The weights of a finished run of exactly this cell."""
+    for place in places:
+        path = place / cell.name / "weights.safetensors"
+        if path.exists() and finished(cell, path.parent):
+            return path
+    return None
+
+
 def _parameters(results: Sequence[Result]) -> list[list[str]]:
-    """Task, parameter, and for each network its error and R², of seed 0; tasks of one parameter are in the tables."""
+    """Task, parameter, and for each network its error and R², of the first seed that has them; tasks of one parameter
+    are in the tables."""
     rows = []
     for task in figures.tasks_of(results):
-        mine = {
-            r["model"]: r.get("per_parameter", {}) for r in results if r["task"] == task and r["seed"] == 0
-        }
+        mine: dict[str, Any] = {}
+        for r in sorted(results, key=lambda r: int(r["seed"])):
+            if r["task"] == task and r.get("per_parameter"):
+                mine.setdefault(r["model"], r["per_parameter"])
         names = list(next((each for each in mine.values() if each), {}))
         for name in names if len(names) > 1 else ():
             found = [mine.get(model, {}).get(name) for model in MODELS]
@@ -140,17 +194,14 @@ def _picture(figure: Any, folder: Path, name: str, title: str, text: str) -> _Pi
     return _Picture(drawn.element(f"{title}: {text}"), title, text)
 
 
-def _inside(recipe: str, task: str, cells: dict[str, Cell], out: Path, folder: Path) -> list[_Picture]:
+def _inside(recipe: str, found: _Networks, folder: Path) -> list[_Picture]:
     """Pairs with predictions for all networks, and for CAN its units and what they prefer."""
     from caunet.data import PairSource, load_images
     from caunet.models import load_weights
     from caunet.reproduction import unit_figures
 
-    weights = {name: out / cell.name / "weights.safetensors" for name, cell in cells.items()}
-    models = {name: load_weights(path).eval() for name, path in weights.items() if path.exists()}
-    if not models:
-        return []
-    config = next(iter(cells.values())).config
+    models = {name: load_weights(path).eval() for name, path in found.weights.items()}
+    config, task = found.config, found.config.task
     images = load_images(config.data, split=config.test_split, skip_bad=config.skip_bad)
     source = PairSource(
         images, task, config.protocol, patch=config.patch, pairs="fresh", per_image=config.per_image
@@ -268,15 +319,15 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument(
-        "--runs", type=Path, default=Path("runs"), help="folder of the runs, if they are here"
+        "--runs", type=Path, nargs="+", default=[Path("runs")], help="folders of the runs, if they are here"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder to write index.html and figures into")
     options = parser.parse_args(arguments)
     recipes = (*HEADINGS, "claims", "control")
     results = [result for result in load(options.results) if result["recipe"] in recipes]
-    most = max((result["seed"] for result in results), default=0) + 1
-    grid = cells(("released", "written"), seeds=most, updates=LONG)
-    sys.stdout.write(f"{write_report(grid, results, options.runs, options.out)}\n")
+    grid = cells(("released", "written"), seeds=_SEEDS, updates=LONG)
+    first, *more = options.runs
+    sys.stdout.write(f"{write_report(grid, results, first, options.out, more)}\n")
     return 0
 
 
