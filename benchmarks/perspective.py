@@ -8,6 +8,7 @@ R² of every parameter on the same test pairs, without noise and with some in bo
 - the networks that come with the package;
 - the same, each answer refined by least squares on the patches (caunet.refinement);
 - least squares begun in the middle of the ranges, where no network has been, and at the truth;
+- always the mean, and exhaustive search where a task has a grid;
 - a bound: what the best estimator near the truth would know (the Fisher information of the patches).
 
 Then the other tasks, without noise. The tables go into docs/reproduction.md.
@@ -22,8 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from caunet import tasks
-from caunet.baselines import predict_mean
+from caunet.baselines import baselines_for, predict_mean
 from caunet.data import PairSource, load_images
 from caunet.data.photometric import Photometric
 from caunet.evaluation import evaluate
@@ -39,14 +39,15 @@ from benchmarks.harness import save, threads
 NETWORKS = ("can", "ctn", "bln")
 NOISE = (0.0, 1.0, 4.0, 16.0)  # standard deviation in each pixel, gray levels of 255
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
+_LEARNED_NOTHING = {"mean": "always the mean", "exhaustive search": "exhaustive search"}
 _KEPT = ("per_parameter", "parameter_error", "corner_error", "count")
 
 Predictor = Callable[[Tensor, Tensor], Tensor]
 
 
-def estimators(name: str, truth: Tensor) -> dict[str, Predictor]:
+def estimators(source: PairSource, truth: Tensor) -> dict[str, Predictor]:
     """Predictors of a task, by the names they have in the tables. ``truth``: z of all pairs, one batch."""
-    task = tasks.get(name)
+    task, name = source.task, source.task.name
     found: dict[str, Predictor] = {}
     for network in NETWORKS:
         model = load_pretrained(f"{network}-{name}").eval()
@@ -54,7 +55,8 @@ def estimators(name: str, truth: Tensor) -> dict[str, Predictor]:
         found[f"{network.upper()}, refined"] = refined(model, task)
     found["least squares from the middle"] = refined(predict_mean(task), task)
     found["least squares from the truth"] = lambda x, y: refine(x, y, truth, task)
-    return found
+    others = baselines_for(source)
+    return found | {told: others[key] for key, told in _LEARNED_NOTHING.items() if key in others}
 
 
 def measure(name: str, images: Any, pairs: int, noise: float) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def measure(name: str, images: Any, pairs: int, noise: float) -> dict[str, Any]:
     source = PairSource(images, name, "text", photometric=light)
     batch = source.batch(0, torch.arange(pairs))
     found: dict[str, Any] = {}
-    for estimator, predictor in estimators(name, batch.z).items():
+    for estimator, predictor in estimators(source, batch.z).items():
         errors = evaluate(predictor, source, limit=pairs, batch=pairs, progress=False)
         found[estimator] = {key: errors[key] for key in _KEPT}
     if noise:
@@ -80,7 +82,7 @@ def perspective_table(found: dict[str, Any]) -> str:
         cells = []
         for level in found.values():
             each = level[name]["per_parameter"]
-            cells.append(f"{(each['p1']['r2'] + each['p2']['r2']) / 2:.2f}")
+            cells.append(f"{round((each['p1']['r2'] + each['p2']['r2']) / 2, 2) + 0.0:.2f}")  # no -0.00
         one = found["0.0"][name]
         rows.append([name, *cells, show(one["parameter_error"]), f"{one['corner_error']['mean']:.3f}"])
     bounds = [
@@ -95,9 +97,13 @@ def perspective_table(found: dict[str, Any]) -> str:
 
 def tasks_table(found: dict[str, Any]) -> str:
     """Mean corner errors of the networks and of their refined answers, by task."""
-    names = [n for n in next(iter(found.values())) if n not in ("bound", "least squares from the truth")]
+    hidden = ("bound", "least squares from the truth")
+    names = list(dict.fromkeys(n for errors in found.values() for n in errors if n not in hidden))
     rows = [
-        [task.capitalize(), *(f"{errors[name]['corner_error']['mean']:.3f}" for name in names)]
+        [
+            task.capitalize(),
+            *(f"{errors[name]['corner_error']['mean']:.3f}" if name in errors else "–" for name in names),
+        ]
         for task, errors in found.items()
     ]
     return Table(

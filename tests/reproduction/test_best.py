@@ -77,11 +77,13 @@ def test_tables_keep_sizes_apart_and_rows_too() -> None:
         ]
     )
     lines = text.splitlines()
-    assert "| Rotation | 0.500 | **0.250** | 0.500 ± 0.354 | 2.00× | 670 | 6.4e-04 |" in lines
-    assert "| Rotation | 0.500 | – | **0.100** | 0.20× | 670 | 6.4e-04 |" in lines
-    assert "| Translation | – | – | 0.200 | – | 8.29 | 0.138 |" in lines
-    assert "| Translation, integers | – | – | 0.020 | – | 9.96 | 0.0010 |" in lines
-    assert "| Task | CTN (692k) | BLN (331k) | CAN (331k) | CAN / best rival | mean | search |" in lines
+    assert "| Rotation | 0.500 | **0.250** | 0.500 ± 0.354 | 1, 1, 2 | 2.00× | 670 | 6.4e-04 |" in lines
+    assert "| Rotation | 0.500 | – | **0.100** | 1, –, 1 | 0.20× | 670 | 6.4e-04 |" in lines
+    assert "| Translation | – | – | 0.200 | –, –, 1 | – | 8.29 | 0.138 |" in lines
+    assert "| Translation, integers | – | – | 0.020 | –, –, 1 | – | 9.96 | 0.0010 |" in lines
+    assert (
+        "| Task | CTN (692k) | BLN (331k) | CAN (331k) | seeds | CAN / best rival | mean | search |" in lines
+    )
     assert "CAN with rank 16 instead of 4 (331k parameters): translation, integers 0.0040." in lines
 
 

@@ -15,6 +15,7 @@ def result(
         "task": task,
         "seed": seed,
         "data": "cifar10",
+        "protocol": "release" if recipe in ("released", "initialization") else "text",
         "updates": 20_000,
     }
     return {**base, "curve": {"test": [[step, error] for step, error in errors.items()]}, **more}
@@ -38,7 +39,10 @@ def test_a_change_stands_between_what_longer_runs_had_learned_by_then() -> None:
     text = ablation_markdown(results)
     assert "cifar10, 20,000 updates, 2 seeds." in text
     found = rows(text)
-    translation_ctn, rotation_ctn, rotation_bln, rotation_can = 0, 3, 4, 5
+    translation_ctn, rotation_ctn, rotation_bln, rotation_can = 0, 5, 6, 7
+    assert found["as written"][rotation_can + 1 : rotation_can + 3] == ["670", "6.4e-04"]  # mean, search
+    assert found["as written"][-1] == "–, –, –, 2, –, 1"
+    assert found["Adam reset at each update"][-1] == "–, –, –, 1, –, 1"
     assert found["as written"][rotation_ctn] == "2.50 ± 0.707"
     assert found["as written"][rotation_can] == "**2.40**"
     assert found["as written"][translation_ctn] == found["as written"][rotation_bln] == "–"
@@ -55,9 +59,11 @@ def test_first_weights_are_compared_with_the_usual_ones() -> None:
         result("initialization", "ctn-uniform", "affine", 0, {}, diverged_at=501),
     ]
     found = rows(initialization_markdown(results))
-    assert found["fan-in"][2:] == ["0.020", "1.00×"]
-    assert found["xavier"] == ["–", "–", "0.030", "1.50×"]
-    assert found["uniform"][2:] == ["1 diverged", "–"]
+    assert found["fan-in"][2:] == ["0.020", "1.00×", "–, 1"]
+    assert found["xavier"] == ["–", "–", "0.030", "1.50×", "–, 1"]
+    assert found["uniform"][2:] == ["1 diverged", "–", "–"]
+    assert found["always the mean"][2:] == ["0.083", "", ""]
+    assert found["exhaustive search"][2:] == ["–", "", ""]
     assert initialization_markdown(results[:1]) == ""
 
 

@@ -46,6 +46,7 @@ def test_the_lowest_error_is_bold_and_baselines_stand_behind() -> None:
         "90.0",
         "**22.0 ± 2.00**",
         "–",
+        "1, 1, 3, –",
         "0.55×",
         "300",
         "5.00",
@@ -55,13 +56,14 @@ def test_the_lowest_error_is_bold_and_baselines_stand_behind() -> None:
         "–",
         "0.020",
         "–",
+        "1, –, 1, –",
         "2.00×",
         "0.030",
         "–",
     ]
     assert "Translation" not in rows
     assert (
-        "| CTN (864k) | BLN (864k) | CAN (864k) | CAN-wide | CAN / best rival | always the mean | search |"
+        "| CTN (864k) | BLN (864k) | CAN (864k) | CAN-wide | seeds | CAN / best rival | always the mean | search |"
         in text
     )
     assert space_markdown([]) == ""
@@ -80,8 +82,11 @@ def test_degrees_and_voxels_have_rows_of_their_own() -> None:
         result("rigid3", "can", 0.0) | parts(60.0, 1.0),
     ]
     text = space_markdown(results, {"always the mean": {"rigid3": parts(300.0, 3.0)}})
-    assert "| Rigid: its three angles of ±30° | 90.0 | – | **60.0** | – | 0.67× | 300 |" in text
-    assert "| Rigid: its three shifts of ±3 voxels | **0.500** | – | 1.00 | – | 2.00× | 3.00 |" in text
+    assert "| Rigid: its three angles of ±30° | 90.0 | – | **60.0** | – | 1, –, 1, – | 0.67× | 300 |" in text
+    assert (
+        "| Rigid: its three shifts of ±3 voxels | **0.500** | – | 1.00 | – | 1, –, 1, – | 2.00× | 3.00 |"
+        in text
+    )
 
 
 def test_cells_are_those_of_the_profile_on_volumes() -> None:

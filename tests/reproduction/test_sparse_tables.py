@@ -29,8 +29,8 @@ def test_the_lowest_mean_is_bold_and_seeds_are_counted() -> None:
     row = sparse_markdown(RESULTS).splitlines()[-1]
     fields = [field.strip() for field in row.strip("|").split("|")]
     assert fields == [
-        "Rotation", "**0.050 ± 0.014**", "2", "0.080", "–", "0.070", "0.190", "0.055",
-        "320,000", "359,181", "670", "6.4e-04",
+        "Rotation", "**0.050 ± 0.014**", "0.080", "–", "0.070", "0.190", "0.055",
+        "2, 1, –, 1, 1, 1", "320,000", "359,181", "670", "6.4e-04",
     ]  # fmt: skip
     assert sparse_markdown([]) == ""
 
@@ -38,7 +38,14 @@ def test_the_lowest_mean_is_bold_and_seeds_are_counted() -> None:
 def test_each_parameter_has_its_r2() -> None:
     each = {"a11": {"error": 0.005, "r2": 0.94}, "p1": {"error": 3e-5, "r2": 0.02}}
     one = result("range", "can", 0.0028, task="projective", per_parameter=each, corner_error=0.59)
-    assert "| CAN | 0.0050 (0.940) | 3.0e-05 (0.020) | 0.0028 | 0.590 |" in range_markdown([one])
+    text = range_markdown([one])
+    assert "| CAN | 0.0050 (0.940) | 3.0e-05 (0.020) | 0.0028 | 0.590 | 1 |" in text
+    assert "| exhaustive search | – | – | – | – | |" in text
+    worse = {"a11": {"error": 0.007, "r2": 0.90}, "p1": {"error": 3e-5, "r2": -0.0204}}
+    other = one | {"seed": 1, "per_parameter": worse, "parameter_error": 0.0038, "corner_error": 0.61}
+    assert "| CAN | 0.0060 (0.920) | 3.0e-05 (0.000) | 0.0033 ± 7.1e-04 | 0.600 | 2 |" in range_markdown(
+        [one, other]
+    )
 
 
 def test_the_figure_is_drawn(tmp_path: Path) -> None:

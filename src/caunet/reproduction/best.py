@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from caunet.reproduction.baseline_results import BASELINES, matching
 from caunet.reproduction.recipes import HIGHER_RANK, SIZES
-from caunet.reproduction.tables import Result, caption, show, show_ratio
+from caunet.reproduction.tables import Result, caption, seeds_of, show, show_ratio
 from caunet.tables import Cell, Table, bold
 
 __all__ = ["ROWS", "against_rivals", "best_markdown", "errors_of", "figure_of", "lowest", "size_of"]
@@ -44,6 +44,7 @@ def _table(results: Sequence[Result], labels: Sequence[str]) -> str:
     heads = [
         "Task",
         *(f"{label.partition('-')[0].upper()}{sizes[label]}" for label in labels),
+        "seeds",
         "CAN / best rival",
         *BASELINES,
     ]
@@ -54,10 +55,11 @@ def _table(results: Sequence[Result], labels: Sequence[str]) -> str:
             continue
         means = {label: statistics.fmean(values) for label, values in errors.items() if values}
         best = lowest(means)
-        cells = [bold(figure_of(errors[label]), label in best) for label in labels]
+        cells: list[str | Cell] = [bold(figure_of(errors[label]), label in best) for label in labels]
         same = [r for r in results if (r["task"], r["protocol"]) == (task, protocol)]
         known = matching(same, "parameter_error")
-        rows.append([name, *cells, against_rivals(means), *(show(known.get(one)) for one in BASELINES)])
+        cells += [seeds_of([len(values) for values in errors.values()]), against_rivals(means)]
+        rows.append([name, *cells, *(show(known.get(one)) for one in BASELINES)])
     return Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown()
 
 
@@ -112,7 +114,6 @@ def figure_of(values: Sequence[float]) -> str:
     >>> figure_of([0.5]), figure_of([0.5, 0.7]), figure_of([])
     ('0.500', '0.600 ± 0.141', '–')
     """
-    """Their mean, and standard deviation where there are several."""
     if not values:
         return "–"
     text = show(statistics.fmean(values))

@@ -7,10 +7,13 @@ learned by then: nothing is trained twice. All errors are therefore of the same 
 import statistics
 from collections.abc import Sequence
 
+from caunet.reproduction.baseline_results import BASELINES, matching
 from caunet.reproduction.best import figure_of
 from caunet.reproduction.recipes import CLAIM_TASKS, INITIALIZATIONS, INITIALIZED_TASKS, MODELS
-from caunet.reproduction.tables import Result, show_ratio
+from caunet.reproduction.tables import Result, seeds_of, show, show_ratio
 from caunet.tables import Cell, Table, bold
+
+_WITHOUT = {"mean": "always the mean", "search": "exhaustive search"}
 
 __all__ = ["ablation_markdown", "error_after", "initialization_markdown"]
 
@@ -43,13 +46,17 @@ def ablation_markdown(results: Sequence[Result]) -> str:
     rows: list[list[str | Cell]] = [_row("as written", results, "written", "", updates)]
     rows += [_row(text, results, "ablation", f"-{name}", updates) for name, text in CHANGES.items()]
     rows += [_row("all four: as released", results, "released", "", updates)]
-    heads = ["Changed", *(f"{task.capitalize()}, {m.upper()}" for task in CLAIM_TASKS for m in MODELS)]
+    heads = ["Changed"]
+    for task in CLAIM_TASKS:
+        heads += [f"{task.capitalize()}, {name}" for name in (*(m.upper() for m in MODELS), *BASELINES)]
+    heads.append("seeds")
     table = Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown()
     return f"{_about(chosen, updates)} The best network of a row and task in bold.\n\n{table}\n"
 
 
 def _row(text: str, results: Sequence[Result], recipe: str, suffix: str, updates: int) -> list[str | Cell]:
     cells: list[str | Cell] = [text]
+    counts = []
     for task in CLAIM_TASKS:
         found = {}
         for model in MODELS:
@@ -63,7 +70,10 @@ def _row(text: str, results: Sequence[Result], recipe: str, suffix: str, updates
         for model in MODELS:
             best = len(means) > 1 and means.get(model) == least
             cells.append(bold(_figure(errors[model], found[model], updates), best))
-    return cells
+        counts += [len(values) for values in errors.values()]
+        known = matching([run for runs in found.values() for run in runs], "parameter_error")
+        cells += [show(known.get(name)) for name in BASELINES]
+    return [*cells, seeds_of(counts)]
 
 
 def initialization_markdown(results: Sequence[Result]) -> str:
@@ -73,9 +83,11 @@ def initialization_markdown(results: Sequence[Result]) -> str:
         return ""
     updates = max(result["updates"] for result in chosen)
     rows: list[list[str | Cell]] = []
+    learned_nothing: dict[str, list[str | Cell]] = {name: [told] for name, told in _WITHOUT.items()}
     plain = {task: [r for r in results if _is(r, "released", task, "ctn")] for task in INITIALIZED_TASKS}
     for name in ("fan-in", *INITIALIZATIONS):
         row: list[str | Cell] = [name]
+        counts = []
         for task in INITIALIZED_TASKS:
             runs = (
                 plain[task]
@@ -85,8 +97,15 @@ def initialization_markdown(results: Sequence[Result]) -> str:
             errors, reference = _errors(runs, updates), _errors(plain[task], updates)
             ratio = statistics.fmean(errors) / statistics.fmean(reference) if errors and reference else None
             row += [_figure(errors, runs, updates), show_ratio(ratio)]
-        rows.append(row)
+            counts.append(len(errors))
+        rows.append([*row, seeds_of(counts)])
+    for task in INITIALIZED_TASKS:
+        known = matching(plain[task], "parameter_error")
+        for name, told in learned_nothing.items():
+            told += [show(known.get(name)), ""]
+    rows += [[*told, ""] for told in learned_nothing.values()]
     heads = ["First weights", *(head for task in INITIALIZED_TASKS for head in (task.capitalize(), "ratio"))]
+    heads.append("seeds")
     table = Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown()
     return f"{_about(chosen, updates)}\n\n{table}\n"
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from caunet.reproduction.baseline_results import matching
 from caunet.reproduction.recipes import CLAIM_TASKS, MODELS
 from caunet.reproduction.tables import Result, caption, show, show_ratio
 from caunet.tables import Table
@@ -166,6 +167,10 @@ def claims_markdown(results: Sequence[Result]) -> str:
         f"{caption(chosen)}. Parameter error of the paper's network against the variant's; the last row is "
         f"the change of the relation units' outputs when {OFFSET} (of a range of 1) is added to both images."
     )
+    for task in CLAIM_TASKS:
+        if known := matching([r for r in chosen if r["task"] == task], "parameter_error"):
+            told = ", ".join(f"{name} {show(value)}" for name, value in known.items())
+            about += f" {task.capitalize()} without learning: {told}."
     return "#### The paper's sentences, tested\n\n" + about + "\n\n" + table + "\n"
 
 

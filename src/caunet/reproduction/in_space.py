@@ -10,7 +10,7 @@ from typing import Any
 
 from caunet.reproduction.best import against_rivals, figure_of, lowest, size_of
 from caunet.reproduction.recipes import SPACE_SIZES
-from caunet.reproduction.tables import Result, caption, show
+from caunet.reproduction.tables import Result, caption, seeds_of, show
 from caunet.tables import Cell, Table, bold
 
 __all__ = ["ROWS", "error_in", "space_markdown"]
@@ -54,6 +54,7 @@ def space_markdown(results: Sequence[Result], baselines: Baselines | None = None
     heads = [
         "Parameter error",
         *(f"{_HEADS[label]}{size_of(chosen, label)}" for label in labels),
+        "seeds",
         "CAN / best rival",
         *others,
     ]
@@ -67,6 +68,7 @@ def space_markdown(results: Sequence[Result], baselines: Baselines | None = None
         cells = [bold(figure_of(errors[label]), label in lowest(means)) for label in labels]
         known = [values.get(task) for values in others.values()]
         beside = [show(None if value is None else error_in(value, start)) for value in known]
-        rows.append([name, *cells, against_rivals(means), *beside])
+        counts = seeds_of([len(values) for values in errors.values()])
+        rows.append([name, *cells, counts, against_rivals(means), *beside])
     note = f"{caption(chosen)}; mean ± standard deviation where there are several seeds."
     return f"{note}\n\n{Table(heads, 'l' + 'r' * (len(heads) - 1), rows).markdown()}\n"

@@ -20,7 +20,17 @@ from caunet.reproduction import figures
 from caunet.reproduction.claims import OFFSET, judge
 from caunet.reproduction.recipes import CLAIM_TASKS, MODELS, Cell
 from caunet.reproduction.results import finished
-from caunet.reproduction.tables import HEADINGS, LONG, MEASURES, Result, caption, make_table, show, show_ratio
+from caunet.reproduction.tables import (
+    HEADINGS,
+    LONG,
+    MEASURES,
+    Result,
+    caption,
+    make_table,
+    seeds_of,
+    show,
+    show_ratio,
+)
 from caunet.training import TrainConfig
 
 __all__ = ["write_report"]
@@ -305,7 +315,7 @@ def _render(**context: Any) -> str:
     jinja2 = require("jinja2", "report", "The report")
     template = files("caunet.reproduction").joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"show": show, "ratio": show_ratio}
+    environment.filters |= {"show": show, "ratio": show_ratio, "seeds": seeds_of}
     return str(environment.from_string(template).render(**context))
 
 

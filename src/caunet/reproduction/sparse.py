@@ -12,12 +12,13 @@ from caunet.drawing import new_figure, save_figure
 from caunet.reproduction.baseline_results import BASELINES, matching
 from caunet.reproduction.best import ROWS, errors_of, figure_of
 from caunet.reproduction.figures import COLORS
-from caunet.reproduction.tables import Result, caption, show
+from caunet.reproduction.tables import Result, caption, seeds_of, show
 from caunet.tables import Cell, Table, bold
 
 __all__ = ["draw", "range_markdown", "sparse_markdown"]
 
 _WHOLE = {"ctn": "ctn", "bln": "bln", "can": "can"}
+_COLUMNS = ("can, pruned", "can", "ctn, pruned", "bln, pruned", "ctn", "bln")
 
 
 def sparse_markdown(results: Sequence[Result]) -> str:
@@ -29,12 +30,12 @@ def sparse_markdown(results: Sequence[Result]) -> str:
     heads = [
         "Task",
         "CAN, pruned",
-        "seeds",
         "CAN",
         "CTN, pruned",
         "BLN, pruned",
         "CTN",
         "BLN",
+        "seeds",
         "weights",
         "multiply-adds",
         *BASELINES,
@@ -58,10 +59,8 @@ def sparse_markdown(results: Sequence[Result]) -> str:
         rows.append(
             [
                 name,
-                shown["can, pruned"],
-                str(len(cans)),
-                shown["can"],
-                *(shown[key] for key in ("ctn, pruned", "bln, pruned", "ctn", "bln")),
+                *(shown[key] for key in _COLUMNS),
+                seeds_of([len(found[key]) for key in _COLUMNS]),
                 f"{max(r['nonzero'] for r in cans):,}",
                 f"{max(r['multiply_adds'] for r in cans):,}",
                 *(show(known.get(one)) for one in BASELINES),
@@ -77,21 +76,29 @@ def range_markdown(results: Sequence[Result]) -> str:
         return ""
     names = list(chosen[0]["per_parameter"])
     rows = []
-    for result in chosen:
-        each = result["per_parameter"]
+    for model in dict.fromkeys(result["model"] for result in chosen):
+        same = [result for result in chosen if result["model"] == model]
         rows.append(
             [
-                result["model"].upper(),
-                *(f"{show(each[name]['error'])} ({each[name]['r2']:.3f})" for name in names),
-                show(result["parameter_error"]),
-                f"{result['corner_error']:.3f}",
+                model.upper(),
+                *(_with_r2([result["per_parameter"][name] for result in same]) for name in names),
+                figure_of([result["parameter_error"] for result in same]),
+                f"{statistics.fmean(result['corner_error'] for result in same):.3f}",
+                str(len(same)),
             ]
         )
-    each = chosen[0]["per_parameter"]
+    each, known = chosen[0]["per_parameter"], matching(chosen, "parameter_error")
     means = [f"{show(each[name].get('error_of_mean'))} (0)" for name in names]
-    rows.append(["always the mean", *means, show(matching(chosen, "parameter_error").get("mean")), "–"])
-    heads = ["", *names, "parameter error", "corner error (px)"]
+    rows.append(["always the mean", *means, show(known.get("mean")), "–", ""])
+    rows.append(["exhaustive search", *("–" for _ in names), show(known.get("search")), "–", ""])
+    heads = ["", *names, "parameter error", "corner error (px)", "seeds"]
     return f"{caption(chosen)}.\n\n" + Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown() + "\n"
+
+
+def _with_r2(each: Sequence[Any]) -> str:
+    """Means over seeds of the error and of R², which may not be negative zero."""
+    error, r2 = (statistics.fmean(one[key] for one in each) for key in ("error", "r2"))
+    return f"{show(error)} ({round(r2, 3) + 0.0:.3f})"
 
 
 def _of(results: Sequence[Result], base: str) -> list[float]:

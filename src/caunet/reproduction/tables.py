@@ -36,6 +36,7 @@ __all__ = [
     "make_table",
     "markdown",
     "paper",
+    "seeds_of",
     "show",
     "summary",
 ]
@@ -63,6 +64,8 @@ class Entry:
     spread: float | None
     paper: float | None
     best: bool = False
+    seeds: int = 0
+    """How many runs are in the mean."""
     diverged: int = 0
     """How many runs diverged: they are in no mean."""
 
@@ -146,6 +149,7 @@ def _row(
             paper=printed.get(model),
             # As the paper does, a tie in the digits shown makes both bold. Alone in its row nobody is best.
             best=len(means) > 1 and model in means and show(means[model]) == show(lowest),
+            seeds=len(ours[model]),
             diverged=sum(
                 r[measure] is None and "diverged_at" in r
                 for r in results
@@ -180,6 +184,16 @@ def show_ratio(ratio: float | None) -> str:
     return f"{ratio:.2f}×" if ratio < 9.995 else f"{ratio:.0f}×"
 
 
+def seeds_of(counts: Sequence[int]) -> str:
+    """How many runs are in each mean of a row: one number, or one for each where they differ.
+
+    >>> seeds_of([3, 3, 3]), seeds_of([2, 1, 2]), seeds_of([1, 0])
+    ('3', '2, 1, 2', '1, –')
+    """
+    told = [str(count or "–") for count in counts]
+    return told[0] if len(set(told)) == 1 else ", ".join(told)
+
+
 def _ours(entry: Entry) -> str:
     spread = f" ± {show(entry.spread)}" if entry.spread is not None else ""
     return show(entry.ours) + spread + (f" ({entry.diverged} diverged)" if entry.diverged else "")
@@ -188,7 +202,7 @@ def _ours(entry: Entry) -> str:
 def layout(table: ErrorTable, note: str = "", narrow: bool = False) -> Table:
     """The table as it is written: ours, the paper's, the ratio; best of ours in bold; what has learned nothing.
 
-    ``narrow`` puts the latter into the caption, for 80 characters.
+    ``narrow`` puts the latter into the caption, for 80 characters, and leaves out how many seeds there are.
     """
     beside = ("paper", "ratio") if table.comparable else ()
     names = table.baseline_names
@@ -199,7 +213,8 @@ def layout(table: ErrorTable, note: str = "", narrow: bool = False) -> Table:
             for task, row in table.baselines.items()
         ]
         note, names = f"{note}. Without learning: {'; '.join(told)}", []
-    heads = ["Task", *(head for m in MODELS for head in (m.upper(), *beside)), *names]
+    heads = ["Task", *(head for m in MODELS for head in (m.upper(), *beside))]
+    heads += names if narrow else ["seeds", *names]
     rows = []
     for task, row in table.rows.items():
         cells = [Cell(task.capitalize())]
@@ -210,6 +225,8 @@ def layout(table: ErrorTable, note: str = "", narrow: bool = False) -> Table:
                 bold(_ours(entry), entry.best),
                 *((Cell(printed, style="dim"), ratio) if beside else ()),
             ]
+        if not narrow:
+            cells.append(Cell(seeds_of([entry.seeds for entry in row.values()]), style="dim"))
         cells += [Cell(show(table.baselines[task][name]), style="dim") for name in names]
         rows.append(cells)
     return Table(heads, "l" + "r" * (len(heads) - 1), rows, title=table.title, caption=note)
@@ -277,6 +294,7 @@ def summary(results: Sequence[Result]) -> str:
     heads = [
         "Parameter error",
         *(m.upper() for m in MODELS),
+        "seeds",
         *(f"{m.upper()}, paper" for m in MODELS),
         *names,
     ]
@@ -284,6 +302,7 @@ def summary(results: Sequence[Result]) -> str:
         [
             task.capitalize(),
             *(bold(_ours(entry), entry.best) for entry in row.values()),
+            seeds_of([entry.seeds for entry in row.values()]),
             *("–" if entry.paper is None else f"{entry.paper:.3f}" for entry in row.values()),
             *(show(table.baselines[task][name]) for name in names),
         ]
