@@ -29,6 +29,7 @@ MODULES = {
     "tasks": "Tasks",
     "data": "Images and pairs",
     "training": "Training",
+    "refinement": "Refined answers",
     "evaluation": "Evaluation",
     "metrics": "Errors",
     "baselines": "Methods without learning",
