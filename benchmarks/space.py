@@ -117,6 +117,16 @@ def causes_table() -> str:
     return Table(["CAN on translation, one seed", "parameters", "parameter error"], "lrr", rows).markdown()
 
 
+def pages() -> dict[tuple[str, str], str]:
+    """What stands where: a page and its section, and the text."""
+    whole = table()
+    return {
+        ("docs/space.md", "space"): whole,
+        ("docs/space.md", "causes"): causes_table(),
+        ("README.md", "space"): whole,
+    }
+
+
 def strongest_pairs(
     model: RelationNetwork, unit: int, count: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -221,10 +231,8 @@ def main() -> None:
     elif options.command == "causes":
         write_json(CAUSES, train_variants(options.runs))
     elif options.command == "tables":
-        fill(ROOT / "docs" / "space.md", causes_table(), section="causes")
-        for name in ("docs/space.md", "README.md"):
-            changed = fill(ROOT / name, table(), section="space")
-            print(name, "updated" if changed else "was up to date")
+        for (name, section), text in pages().items():
+            print(name, "updated" if fill(ROOT / name, text, section=section) else "was up to date")
     elif options.command == "shapes":
         save_figure(draw_shapes(), SHAPES, dpi=120)
         print(SHAPES)

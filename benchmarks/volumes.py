@@ -381,7 +381,8 @@ def measured_by(report: dict[str, Any]) -> str:
     )
 
 
-def tables(_: argparse.Namespace) -> None:
+def pages() -> dict[tuple[str, str], str]:
+    """What stands where: a page and its section, and the text."""
     half = json.loads(STORED[2].read_text())
     parts = [
         f"Half resolution. {measured_by(half)}", summary(half),
@@ -404,8 +405,12 @@ def tables(_: argparse.Namespace) -> None:
                 f"The same at full resolution, over {len(full['time'])} pairs:",
                 text,
             ]
-    for name, text in (("docs/volumes.md", "\n\n".join(parts)), ("README.md", summary(half))):
-        print(name, "updated" if fill(ROOT / name, text, section="volumes") else "was up to date")
+    return {("docs/volumes.md", "volumes"): "\n\n".join(parts), ("README.md", "volumes"): summary(half)}
+
+
+def tables(_: argparse.Namespace) -> None:
+    for (name, section), text in pages().items():
+        print(name, "updated" if fill(ROOT / name, text, section=section) else "was up to date")
 
 
 def main() -> None:
