@@ -32,3 +32,9 @@ def test_a_log_is_told_every_ten_seconds_what_runs(tmp_path: Path, monkeypatch: 
         f"rotation can: 200/{updates:,} updates, loss 0.500, {minutes:02d}:{seconds:02d} left"
     )
     assert said.getvalue().splitlines() == [line, line]
+    with (tmp_path / can.name / "metrics.jsonl").open("a") as file:
+        file.write(f'{{"step": {updates}, "loss": 0.4, "seconds": 9.0}}\n')
+    assert live._stage(state, can) == "measuring on all test pairs"
+    shown = io.StringIO()
+    Console(file=shown, width=160).print(live._picture(state))
+    assert "measuring on all test pairs" in shown.getvalue()

@@ -43,8 +43,8 @@ class Demo:
         self._align(console)
         cells = demo(self.updates, self.data)
         console.print(
-            f"\n[bold]2  Three networks learn from {self.data}[/]: by how many pixels was a patch moved? "
-            f"{self.updates:,} updates each.",
+            f"\n[bold]2  Three networks learn by how many pixels a patch was moved[/]\n"
+            f"   from {self.data}, {self.updates:,} updates each",
             highlight=False,
         )
         with watch(Console(stderr=True)) as listener:
@@ -82,8 +82,8 @@ class Demo:
         picture.parent.mkdir(parents=True, exist_ok=True)
         save_image(overlay(pair.a, pair.b, found), picture)
         console.print(
-            f"   corners off by {error:.2f} of {pair.a.shape[-1]} pixels (the truth is known here), "
-            f"confidence {found.confidence:.2f}, {seconds:.1f} s\n   {picture}",
+            f"   corners off by {error:.2f} of {pair.a.shape[-1]} pixels (the truth is known here)\n"
+            f"   confidence {found.confidence:.2f}, {seconds:.1f} s\n   {picture}",
             highlight=False,
         )
 

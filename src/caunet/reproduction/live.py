@@ -60,6 +60,8 @@ class _Lines:
 def _stage(state: GridState, cell: Cell) -> str:
     """How far a running cell is, in words."""
     updates, loss, _, left = _progress(state, cell)
+    if updates == f"{cell.config.updates:,}/{cell.config.updates:,}":
+        return "measuring on all test pairs"
     if updates:
         return ", ".join(filter(None, [f"{updates} updates", f"loss {loss}", left and f"{left} left"]))
     # config.json is written when the pairs are there; the first line of metrics when the update is compiled.
@@ -107,7 +109,10 @@ def _picture(state: GridState) -> Any:
         about = [c.task, cell.label, c.protocol, str(c.seed)]
         style = "bold" if word == "running" else _STYLES.get(word, "dim")
         fields = _progress(state, cell) if word != "waiting" else [""] * 4
-        shown = _stage(state, cell) if word == "running" and not fields[0] else _WORDS.get(word, word)
+        done = fields[0] == f"{c.updates:,}/{c.updates:,}"
+        shown = (
+            _stage(state, cell) if word == "running" and (done or not fields[0]) else _WORDS.get(word, word)
+        )
         table.add_row(*about, f"[{style}]{shown}[/]", *fields)
     return table
 
