@@ -29,6 +29,8 @@ def test_the_demo_shows_what_it_says(
     assert (tmp_path / "aligned.png").is_file()
     page = (tmp_path / "report" / "index.html").read_text()
     assert "At their best" in page
+    assert "three networks compared" in page
+    assert "trained again" not in page
     assert "ratio" not in page.partition("</style>")[2]
 
 
@@ -45,6 +47,7 @@ def _short(task: str, model: str, **changes: object) -> object:
 
 def test_the_networks_are_at_their_best() -> None:
     cells = demo(6000)
+    assert {cell.config.test_every for cell in cells} == {500}  # a curve of a dozen points
     assert [cell.label for cell in cells] == ["ctn", "bln", "can"]
     assert {cell.config.pairs for cell in cells} == {"fresh"}
     assert cells[-1].config.rule == "multiplicative-adam"

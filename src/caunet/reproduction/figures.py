@@ -103,7 +103,8 @@ def _curve(axis: Any, results: Sequence[Result], model: str) -> None:
         if points:
             label = model.upper() if number == 0 else None
             steps, errors = [step / 1000 for step, _ in points], [error for _, error in points]
-            axis.plot(steps, errors, color=COLORS[model], linewidth=1.4, label=label)
+            marker = "o" if len(points) == 1 else None  # of which no line could be drawn
+            axis.plot(steps, errors, color=COLORS[model], linewidth=1.4, marker=marker, label=label)
 
 
 def density(histogram: Mapping[str, Any]) -> list[float]:

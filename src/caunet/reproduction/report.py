@@ -91,6 +91,9 @@ def write_report(
     with figures.drawing():
         sections = [_section(recipe, cells, results, places, folder) for recipe in _recipes(results)]
     page = _render(
+        title="three networks compared"
+        if _recipes(results) == ["demo"]
+        else "the paper's tables, trained again",
         sections=sections,
         findings=judge(results),
         claim_caption=caption([r for r in results if r["recipe"] == "claims"] or results),
