@@ -29,7 +29,20 @@ from caunet.volumes.points import Points, places, read_gradient, read_level
 from caunet.volumes.profile import profile
 from caunet.volumes.pyramid import Level
 
-__all__ = ["Aligned", "Frame", "Sides", "align", "correlations", "explained", "likeness", "whole"]
+__all__ = [
+    "Aligned",
+    "Frame",
+    "Sides",
+    "Steps",
+    "align",
+    "both_ways",
+    "correlations",
+    "explained",
+    "improve",
+    "likeness",
+    "solve",
+    "whole",
+]
 
 _TOLERANCE = 3.0  # residual, relative to the usual one, at which a point keeps a quarter of its weight
 _QUIET = 1e-4  # residual (values 0..1) below which differences are rounding
@@ -88,6 +101,8 @@ class Aligned(NamedTuple):
     """(K,): how far the last step moved a point, in millimeters, about."""
     information: Matrix
     """(K, k, k): of the generators, in units of the noise: the inverse of their covariance, were the noise white."""
+    left: Matrix
+    """(K,): the usual residual by the spread of what is read, in the direction where it is smaller."""
 
 
 @dataclass
@@ -102,6 +117,8 @@ class _Direction:
     """(K,): the usual squared residual."""
     seen: Matrix
     """(K,): how many points count."""
+    left: Matrix
+    """(K,): the median residual, as a standard deviation, by that of what is read."""
 
 
 def align(
@@ -118,7 +135,11 @@ def align(
     ``generators`` (k, 12) are those of the motion model in the coordinates of ``frame``. At most ``steps`` steps are
     made, fewer once none moves a point by more than ``stop`` millimeters.
     """
-    work = _Work(sides, frame, generators, light)
+    return improve(Steps(sides, frame, generators, light), T, steps, stop)
+
+
+def improve(work: Steps, T: Matrix, steps: int, stop: float) -> Aligned:
+    """At most ``steps`` steps from ``T`` (K, 4, 4), fewer once none moves a point by more than ``stop`` millimeters."""
     if len(T) == 1:
         work.look_across(T[0])
     moved = np.full(len(T), np.nan)
@@ -126,7 +147,7 @@ def align(
         T, moved = work.step(T)
         if not (moved > stop).any():
             break
-    return Aligned(T, moved, work.information()[0])
+    return Aligned(T, moved, work.information()[0], work.left)
 
 
 def whole(T: Matrix) -> npt.NDArray[np.bool_]:
@@ -142,12 +163,15 @@ def whole(T: Matrix) -> npt.NDArray[np.bool_]:
     return kept & (stretch[:, 0] < 1 / _COLLAPSED)
 
 
-class _Work:
+class Steps:
+    """Steps towards T at one level, by least squares on the values; `mutual.py` has others."""
+
     def __init__(self, sides: Sides, frame: Frame, generators: Matrix, light: Light) -> None:
         self.sides, self.frame, self.generators, self.light = sides, frame, generators, light
         self.lit: list[Tensor | None] = [None, None]  # (K, L) of each direction
         self.directions: list[_Direction] = []
         self.profiles: list[Matrix | None] = [None, None]
+        self.left: Matrix = np.zeros(())  # see Aligned
         self.before: tuple[Matrix, Matrix] | None = None  # the last step as it came, and as it was made
 
     def look_across(self, T: Matrix) -> None:
@@ -157,15 +181,11 @@ class _Work:
 
     def step(self, T: Matrix) -> tuple[Matrix, Matrix]:
         """One step of each: the new T, and how far it moved."""
-        (a, b, there, _), (own, other, home, into_a) = both_ways(self.sides, T)
-        into = self.frame.into
-        self.directions = [
-            self._direction(0, a, b, there, np.broadcast_to(into @ a.to_mm, T.shape), T[:, :3, :3]),
-            self._direction(1, own, other, home, into @ into_a, T[:, :3, :3]),
-        ]
-        xi = self._solve()
+        self.look(T)
+        normal, right = self.information()
+        xi = -solve(normal, right) @ self.generators
         raw = np.where(np.isfinite(xi).all(1, keepdims=True), xi, 0.0)
-        xi = self._accelerated(raw)
+        xi = self.accelerated(raw)
         size = np.abs(xi).sum(1, keepdims=True)
         xi = xi * np.minimum(1.0, _LEAP / np.maximum(size, 1e-12))
         self.before = (raw, xi)
@@ -178,7 +198,15 @@ class _Work:
         kept = whole(stepped)
         return np.where(kept[:, None, None], stepped, T), np.where(kept, moved, 0.0)
 
-    def _accelerated(self, raw: Matrix) -> Matrix:
+    def look(self, T: Matrix) -> None:
+        """Compare the volumes under T (K, 4, 4), for :meth:`information`."""
+        self.directions = [
+            self._direction(index, points, other, M, self.frame.into @ into_a, T[:, :3, :3])
+            for index, (points, other, M, into_a) in enumerate(both_ways(self.sides, T))
+        ]
+        self.left = np.minimum(*(one.left for one in self.directions))
+
+    def accelerated(self, raw: Matrix) -> Matrix:
         """The steps (K, 12), as if those before had told how they go on (Anderson's method, of depth 1).
 
         Gradients of smoothed values are too small, and weights change with the residuals, so that plain steps come
@@ -200,12 +228,8 @@ class _Work:
 
         ``coordinates`` (K, 4, 4) take voxels to the frame, ``turn`` (K, 3, 3) is the linear part of T.
         """
-        across = self.profiles[index]
-        read, inside = read_level(other, points.voxels, M, across)
-        if across is None and self.profiles[1 - index] is not None:
-            inside = torch.zeros_like(inside)  # between thick slices there is nothing to compare
-        own = points.values
-        u = places(points.voxels, coordinates)
+        own, u = points.values, places(points.voxels, coordinates)
+        read, inside = self.compared(index, points, other, M)
         basis = self.light.columns(u, own)
         lit = self.lit[index]
         if lit is None:
@@ -213,15 +237,8 @@ class _Work:
         residual = read - (basis @ lit[..., None])[..., 0]
         spread = _median(residual.abs(), inside * points.textured).clamp_min(_QUIET) * 1.4826
         weight = inside / (1 + (residual / (_TOLERANCE * spread[:, None])).square()).square()
-        if across is None:
-            gradient = points.gradient * (self.light.slope(lit, own)[..., None] * self.frame.unit)
-            if index == 1:  # from b's millimeters to a's, and the other way round
-                gradient = -gradient @ torch.from_numpy(turn).to(own)
-        else:  # of a thick slice, its own is not known
-            smooth = (self.sides.smooth_b, self.sides.smooth_a)[index] or other
-            gradient = read_gradient(smooth, points.voxels, M, across) * self.frame.unit
-            gradient = gradient @ torch.from_numpy(turn).to(own) if index == 0 else -gradient
-        motion = torch.cat([gradient[..., None] * u[:, :, None], gradient[..., None]], -1).flatten(2)
+        slope = self.light.slope(lit, own) if self.own_changes(index) else torch.ones_like(read)
+        motion = self.motion(index, points, other, M, u, turn, slope)
         columns = torch.cat([motion, basis], -1)  # (K, N, 12 + L)
         weighted = columns * weight[..., None]
         system = (weighted.mT @ columns).double().cpu().numpy()
@@ -233,11 +250,47 @@ class _Work:
             right,
             np.maximum(variance.double().cpu().numpy(), _QUIET**2),
             inside.sum(1).double().cpu().numpy(),
+            (spread / _spread(read, inside).clamp_min(_QUIET)).double().cpu().numpy(),
         )
+
+    def compared(self, index: int, points: Points, other: Level, M: Matrix) -> tuple[Tensor, Tensor]:
+        """(K, N) and (K, N): what ``other`` shows at M ``points``, and which of them count."""
+        across = self.profiles[index]
+        read, inside = read_level(other, points.voxels, M, across)
+        if across is None and self.profiles[1 - index] is not None:
+            inside = torch.zeros_like(inside)  # between thick slices there is nothing to compare
+        return read, inside
+
+    def own_changes(self, index: int) -> bool:
+        """Whether the gradient of a direction is the points' own; of a thick slice, that is not known."""
+        return self.profiles[index] is None
+
+    def motion(
+        self,
+        index: int,
+        points: Points,
+        other: Level,
+        M: Matrix,
+        u: Tensor,
+        turn: Matrix,
+        slope: Tensor,
+    ) -> Tensor:
+        """(K, N, 12): how a value at the places u (K, N, 3) changes with the motion, times ``slope`` (K, N) or (K, 1):
+        the points' own value, or what is read of the other volume (see `own_changes`)."""
+        unit = slope[..., None] * self.frame.unit
+        if self.own_changes(index):
+            gradient = points.gradient * unit
+            if index == 1:  # from b's millimeters to a's, and the other way round
+                gradient = -gradient @ torch.from_numpy(turn).to(gradient)
+        else:
+            smooth = (self.sides.smooth_b, self.sides.smooth_a)[index] or other
+            gradient = read_gradient(smooth, points.voxels, M, self.profiles[index]) * unit
+            gradient = gradient @ torch.from_numpy(turn).to(gradient) if index == 0 else -gradient
+        return torch.cat([gradient[..., None] * u[:, :, None], gradient[..., None]], -1).flatten(2)
 
     def _light_of(self, system: Matrix, right: Matrix, before: Tensor) -> Tensor:
         """The light of the solution, where it makes sense."""
-        theta = _solve(self._project(system), self._project_right(right))[:, len(self.generators) :]
+        theta = solve(self._project(system), self._project_right(right))[:, len(self.generators) :]
         good = np.isfinite(theta).all(1)
         return torch.where(
             torch.from_numpy(good)[:, None].to(before.device), torch.from_numpy(theta).to(before), before
@@ -258,13 +311,9 @@ class _Work:
         P[k:, 12:] = np.eye(self.light.count)
         return P
 
-    def _solve(self) -> Matrix:
-        """(K, 12): the step in the coordinates of the frame; both directions together, each with its own light."""
-        normal, right = self.information()
-        return -_solve(normal, right) @ self.generators
-
     def information(self) -> tuple[Matrix, Matrix]:
-        """(K, k, k) and (K, k): the normal equations of the motion alone, in units of the noise."""
+        """(K, k, k) and (K, k): the normal equations of the motion alone, in units of the noise; both directions
+        together, each with its own light."""
         k = len(self.generators)
         total, sums = np.zeros(()), np.zeros(())
         for one in self.directions:
@@ -280,7 +329,7 @@ class _Work:
         return total, sums
 
 
-def _solve(system: Matrix, right: Matrix) -> Matrix:
+def solve(system: Matrix, right: Matrix) -> Matrix:
     """Solutions (K, n) of systems (K, n, n), brought to a common scale; a little is added to what is singular."""
     diagonal = np.diagonal(system, axis1=1, axis2=2)
     scale = 1 / np.sqrt(np.maximum(diagonal, 1e-12))
@@ -292,6 +341,13 @@ def _solve(system: Matrix, right: Matrix) -> Matrix:
 def _median(values: Tensor, inside: Tensor) -> Tensor:
     """(K,): the median of the ``values`` (K, N) that are inside."""
     return torch.where(inside > 0, values, torch.nan).nanmedian(1).values.nan_to_num(1.0)
+
+
+def _spread(values: Tensor, inside: Tensor) -> Tensor:
+    """(K,): the standard deviation of the ``values`` (K, N) that are inside."""
+    total = inside.sum(1).clamp_min(1.0)
+    mean = (inside * values).sum(1) / total
+    return ((inside * (values - mean[:, None]).square()).sum(1) / total).sqrt()
 
 
 def _gain_and_bias(read: Tensor, inside: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -324,7 +380,7 @@ def explained(sides: Sides, T: Matrix, frame: Frame, light: Light) -> tuple[Matr
         basis = light.columns(places(points.voxels, frame.into @ into_a), points.values)
         weighted = basis * inside[..., None]
         system, right = (weighted.mT @ basis).double(), (weighted.mT @ read[..., None]).double()
-        theta = _solve(system.cpu().numpy(), right[..., 0].cpu().numpy())
+        theta = solve(system.cpu().numpy(), right[..., 0].cpu().numpy())
         residual = read - (basis @ torch.from_numpy(theta).to(read)[..., None])[..., 0]
         total = inside.sum(1).clamp_min(1.0)
         mean = (inside * read).sum(1) / total

@@ -18,6 +18,7 @@ from caunet.volumes import uncertainty
 from caunet.volumes.alignment import Aligned, Frame, Sides, align, correlations, explained, likeness, whole
 from caunet.volumes.light import CURVE, CURVED_FIELD, SMOOTH, UNIFORM, Light
 from caunet.volumes.motions import passed
+from caunet.volumes.mutual import align_information, noise_level
 from caunet.volumes.points import at_voxels, choose_points
 from caunet.volumes.prepare import extent
 from caunet.volumes.pyramid import Level, level_sizes, levels, smooth
@@ -49,10 +50,15 @@ _SURE = 0.97
 _POOR = 0.8  # and below which another contrast is looked for everywhere
 _OTHER = 0.02  # by how much better another contrast must be
 _LEFT = 0.7  # of what a field leaves unexplained, what a curve must leave at most to be taken
+_ODD = (
+    0.07  # residual, by the spread of values, from which a field is not all that differs, at the third level
+)
+_NOISY = 0.07  # standard deviation of the noise from which least squares are better than a density
 _CHECKED = 4000  # points of each volume where guesses are checked
 _FEW = 2000  # points of each volume where guesses are tried
 _SOME = 16_000  # where it is refined
 _MANY = 50_000  # and at the finest level
+_SCORED = 15  # steps by mutual information, at most
 _THIN = 4  # one of how many points there are enough for the first steps
 _THICK = 1.2  # by how much lengths of voxels differ at least where some are thick
 _DISTANCE = 0.15  # of the side of a volume, between the shifts that a search tries
@@ -94,14 +100,21 @@ def register(
     pyramids = levels(a, sizes), levels(b, sizes)
     work = _Search(pyramids, sizes, model, allowed)
     guess = work.best(first)
-    light = work.light(guess.T)
+    light, other = work.light(guess.T)
     T, found, middling = guess.T[None], None, work.second
     for k in range(min(2, len(sizes) - 1), len(sizes)):
         last = k == len(sizes) - 1
-        sides = _sharp_sides(pyramids, k, _MANY) if last else _sides(pyramids, k, _SOME)
-        for part, stop in ((_thinned(sides, _THIN), 50), (sides, 500)) if last else ((sides, 30),):
-            found = align(part, T, work.frame, model.generators(), 8, sizes[k] / stop, light)
-            T = found.T
+        sides = _finest_sides(pyramids, other) if last else _sides(pyramids, k, _SOME)
+        some = _thinned(sides, _THIN) if last else sides
+        found = align(some, T, work.frame, model.generators(), 8, sizes[k] / (50 if last else 30), light)
+        if last and other:
+            for part, stop in ((some, 50), (sides, 200)):
+                found = align_information(
+                    part, found.T, work.frame, model.generators(), _SCORED, sizes[k] / stop
+                )
+        elif last:
+            found = align(sides, found.T, work.frame, model.generators(), 8, sizes[k] / 500, light)
+        T = found.T
         if k == max(len(sizes) - 2, 0):
             middling = sides
     assert found is not None
@@ -188,12 +201,18 @@ class _Search:
         k = self._level(1)
         return passed(self.pyramids[0][k], self.pyramids[1][k], T, self.model)
 
-    def light(self, T: Matrix) -> Light:
-        """A field or a curve, whichever explains more under T (4, 4); in doubt, a field."""
-        left = [
+    def light(self, T: Matrix) -> tuple[Light, bool]:
+        """A field or a curve, whichever explains more under T (4, 4), in doubt a field; whether the contrasts differ
+        (a curve is needed, or a field leaves too much) and there is so little noise that a density shows it."""
+        unexplained = [
             1 - float(explained(self.third, T[None], self.frame, one)[0][0]) for one in (SMOOTH, CURVED_FIELD)
         ]
-        return CURVED_FIELD if left[1] < _LEFT * left[0] else SMOOTH
+        light: Light = CURVED_FIELD if unexplained[1] < _LEFT * unexplained[0] else SMOOTH
+        if light is SMOOTH:
+            fitted = align(self.third, T[None], self.frame, self.own, 4, 0.0, SMOOTH)
+            if fitted.left[0] < _ODD:
+                return light, False
+        return light, all(noise_level(pyramid[-1].values) < _NOISY for pyramid in self.pyramids)
 
     def _level(self, k: int) -> int:
         return min(k, len(self.sizes) - 1)
@@ -254,6 +273,14 @@ def _better(found: _Guess, other: _Guess) -> _Guess:
 def _sides(pyramids: tuple[list[Level], list[Level]], k: int, count: int) -> Sides:
     a, b = (_smoothed(pyramid[k]) for pyramid in pyramids)
     return Sides(a, b, choose_points(a, count), choose_points(b, count))
+
+
+def _finest_sides(pyramids: tuple[list[Level], list[Level]], other: bool) -> Sides:
+    """The finest level, sharp: blocks with the most texture, or, for an ``other`` contrast, some voxels of more blocks:
+    the edges with the most texture may be those of one tissue, which alone tells a density little."""
+    if other:
+        return _thinned(_sharp_sides(pyramids, -1, _THIN * _MANY), _THIN)
+    return _sharp_sides(pyramids, -1, _MANY)
 
 
 def _sharp_sides(pyramids: tuple[list[Level], list[Level]], k: int, count: int) -> Sides:
