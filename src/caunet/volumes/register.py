@@ -50,9 +50,7 @@ _SURE = 0.97
 _POOR = 0.8  # and below which another contrast is looked for everywhere
 _OTHER = 0.02  # by how much better another contrast must be
 _LEFT = 0.7  # of what a field leaves unexplained, what a curve must leave at most to be taken
-_ODD = (
-    0.07  # residual, by the spread of values, from which a field is not all that differs, at the third level
-)
+_ODD = 0.08  # residual by the spread of values, third level, from which more differs than a light says
 _NOISY = 0.07  # standard deviation of the noise from which least squares are better than a density
 _CHECKED = 4000  # points of each volume where guesses are checked
 _FEW = 2000  # points of each volume where guesses are tried
@@ -202,17 +200,16 @@ class _Search:
         return passed(self.pyramids[0][k], self.pyramids[1][k], T, self.model)
 
     def light(self, T: Matrix) -> tuple[Light, bool]:
-        """A field or a curve, whichever explains more under T (4, 4), in doubt a field; whether the contrasts differ
-        (a curve is needed, or a field leaves too much) and there is so little noise that a density shows it."""
+        """A field or a curve, whichever explains more under T (4, 4), in doubt a field; whether more
+        differs than that says, and there is so little noise that a density shows it."""
         unexplained = [
             1 - float(explained(self.third, T[None], self.frame, one)[0][0]) for one in (SMOOTH, CURVED_FIELD)
         ]
         light: Light = CURVED_FIELD if unexplained[1] < _LEFT * unexplained[0] else SMOOTH
-        if light is SMOOTH:
-            fitted = align(self.third, T[None], self.frame, self.own, 4, 0.0, SMOOTH)
-            if fitted.left[0] < _ODD:
-                return light, False
-        return light, all(noise_level(pyramid[-1].values) < _NOISY for pyramid in self.pyramids)
+        fitted = align(self.third, T[None], self.frame, self.own, 4, 0.0, light)
+        return light, bool(fitted.left[0] > _ODD) and all(
+            noise_level(pyramid[-1].values) < _NOISY for pyramid in self.pyramids
+        )
 
     def _level(self, k: int) -> int:
         return min(k, len(self.sizes) - 1)
