@@ -31,6 +31,30 @@ def test_splines_go_through_the_voxels_of_thin_volumes():
     torch.testing.assert_close(read, values)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_chosen_points_are_the_blocks_of_numpys_gradient(masked):
+    """Slab by slab and point by point, the same as from the gradient of the whole volume."""
+    values = scene((50, 37, 41), seed=5)
+    grid = np.array([[0.3, -1.9, 0, 3], [1.6, 0.2, 0.1, 4], [0, 0.3, 2.5, 5], [0, 0, 0, 1]])
+    mask = (np.random.default_rng(0).random(values.shape) < 0.8).astype(np.float32) if masked else None
+    level = Level(torch.from_numpy(values), grid, None if mask is None else torch.from_numpy(mask))
+    points = choose_points(level, 6400)
+    change = np.stack(np.gradient(values.astype(np.float64)))  # z, y, x
+    for axis, part in enumerate(change):
+        part.swapaxes(0, axis)[[0, -1]] = 0
+    gradient = np.einsum("ij,izyx->zyxj", np.linalg.inv(grid[:3, :3]), change[::-1])
+    np.testing.assert_allclose(level.gradient.permute(1, 2, 3, 0), gradient, atol=1e-6)
+    texture = np.square(gradient).sum(-1) * (1 if mask is None else mask)
+    blocks = {}
+    for z, y, x in np.ndindex(*(-(-n // 4) for n in values.shape)):
+        blocks[z, y, x] = texture[4 * z : 4 * z + 4, 4 * y : 4 * y + 4, 4 * x : 4 * x + 4].mean()
+    best = sorted(blocks, key=blocks.get, reverse=True)[:100]
+    x, y, z = points.voxels.long().numpy().T
+    assert {tuple(p) for p in np.stack([z, y, x], 1) // 4} == set(best)
+    np.testing.assert_allclose(points.gradient, gradient[z, y, x], atol=1e-6)
+    np.testing.assert_array_equal(points.values, values[z, y, x])
+
+
 def test_thick_slices_are_compared_with_means():
     """Slices six times as thick as wide, each the mean of six thin ones, in either place."""
     a = scene((72, 60, 56), seed=4)

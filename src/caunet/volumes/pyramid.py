@@ -20,6 +20,7 @@ __all__ = ["Level", "halve", "level_sizes", "levels", "smooth"]
 
 _HALVE = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)  # Burt and Adelson's, centered on every second voxel
 _LEAST = 5  # voxels that an axis keeps
+_PART = 1 << 20  # voxels whose gradients are turned at once
 _SPREAD = 2**0.5  # an axis is halved while its voxels are shorter than what is asked for by more than this
 COARSEST = 14  # voxels along the mean side of the smaller volume at the coarsest level, about
 
@@ -64,7 +65,11 @@ class Level:
                 inner += self.values.narrow(axis, 2, length - 2)
                 inner -= self.values.narrow(axis, 0, length - 2)
         slopes = torch.from_numpy(self.from_mm[:3, :3].T * 0.5).to(change)
-        return (slopes @ change.view(3, -1)).view(change.shape)
+        flat = change.view(3, -1)
+        for start in range(0, flat.shape[1], _PART):  # in place: it takes three times a volume as it is
+            part = flat[:, start : start + _PART]
+            part.copy_(slopes @ part)
+        return change
 
 
 def halve(values: Tensor, axis: int) -> Tensor:
