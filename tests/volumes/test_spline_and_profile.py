@@ -10,6 +10,7 @@ from caunet.volumes import Volume, estimate_volume
 from caunet.volumes.alignment import Frame, Sides, align
 from caunet.volumes.points import choose_points
 from caunet.volumes.pyramid import Level
+from caunet.volumes.register import _smoothed
 from caunet.volumes.search import axes_turns, moments, rotations, stretched
 from caunet.volumes.spline import read_spline, spline_coefficients
 from tests.volumes.scenes import carried, mean_distance, middle_of, scene, turned
@@ -53,6 +54,21 @@ def test_chosen_points_are_the_blocks_of_numpys_gradient(masked):
     assert {tuple(p) for p in np.stack([z, y, x], 1) // 4} == set(best)
     np.testing.assert_allclose(points.gradient, gradient[z, y, x], atol=1e-6)
     np.testing.assert_array_equal(points.values, values[z, y, x])
+
+
+def test_smoothing_leaves_out_what_is_behind_a_mask():
+    """Normalized convolution, as SciPy does it; what lies behind the mask was drawn into its edge."""
+    rng = np.random.default_rng(0)
+    values, mask = rng.random((2, 9, 8, 10))
+    mask = np.where(mask < 0.3, 0, np.where(mask < 0.4, 0.5, 1.0))
+    line = np.array([1, 2, 1]) / 4
+    kernel = line[:, None, None] * line[:, None] * line
+    both, share = (ndi.convolve(v, kernel, mode="nearest") for v in (values * mask, mask))
+    wild = np.where(mask > 0, values, 1e3)
+    found = _smoothed(Level(torch.from_numpy(wild), np.eye(4), torch.from_numpy(mask))).values.numpy()
+    np.testing.assert_allclose(found[mask > 0], (both / share)[mask > 0], atol=1e-12)
+    plain = _smoothed(Level(torch.from_numpy(values), np.eye(4))).values.numpy()
+    np.testing.assert_allclose(plain, ndi.convolve(values, kernel, mode="nearest"), atol=1e-12)
 
 
 def test_thick_slices_are_compared_with_means():

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from caunet import geometry
 from caunet.estimation.motion_models import MotionModel, create_motion_model
@@ -310,7 +311,15 @@ def _thinned(sides: Sides, step: int) -> Sides:
 
 
 def _smoothed(level: Level) -> Level:
-    values = level.values
+    """The same, (1, 2, 1) / 4 along each axis; what does not count does not leak into what does."""
+    if level.mask is None:
+        return Level(_along_all(level.values), level.to_mm)
+    share = _along_all(level.mask)
+    values = _along_all(level.values * level.mask) / share.clamp_min(1e-3)
+    return Level(values, level.to_mm, level.mask)
+
+
+def _along_all(values: Tensor) -> Tensor:
     for axis in range(3):
         values = smooth(values, axis)
-    return Level(values, level.to_mm, level.mask)
+    return values
