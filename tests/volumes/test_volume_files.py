@@ -197,3 +197,21 @@ def test_the_command_line(tmp_path, capsys):
     assert "millimeters in RAS" in capsys.readouterr().out
     assert main(["estimate", *map(str, paths), "--overlay", "x.png"]) == 2
     assert "--overlay must be left out for volumes" in capsys.readouterr().err
+
+
+def test_two_gigabytes_are_refused_by_the_header(tmp_path):
+    """All bytes that the header promises are there (a sparse file), but none of them is read."""
+    header = nibabel.Nifti1Header()
+    header.set_data_dtype(np.int16)
+    header.set_data_shape((1000, 1000, 1100))
+    header["magic"], header["vox_offset"] = b"n+1", 352
+    path = tmp_path / "large.nii"
+    with path.open("wb") as file:
+        file.write(header.binaryblock + bytes(4))
+        file.truncate(352 + 2 * 1000 * 1000 * 1100)
+    tracemalloc.start()
+    with pytest.raises(DataError, match="at most 1,073,741,824 voxels, its header promises 1,100,000,000"):
+        read_volume(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000
