@@ -106,7 +106,7 @@ def test_the_uncertainty_is_relative_to_the_diagonal():
         (3, r"^bounds must be a dict with some of shift, angle, scale, got 3"),
         ({}, r"^bounds must be a dict with some of"),
         ({"shear": 1}, r"^bounds must be a dict with some of"),
-        ({"shift": "far"}, r"^bounds\['shift'\] must be a number of pixels, 0 or more, got 'far'"),
+        ({"shift": "far"}, r"^bounds\['shift'\] must be a distance \(.*\), 0 or more, got 'far'"),
         ({"shift": float("nan")}, r"^bounds\['shift'\] must be"),
         ({"angle": -3}, r"^bounds\['angle'\] must be the largest angle in degrees"),
         ({"angle": (5, 3)}, r"^bounds\['angle'\] must be"),
