@@ -23,7 +23,7 @@ from benchmarks.harness import save
 from caunet.benchmark.cases import Case, relative_error, stress_cases
 from caunet.benchmark.methods import one_thread
 from caunet.benchmark.pairs import draw_pair
-from caunet.estimation.hypotheses import refined
+from caunet.estimation.hypotheses import by_network
 from caunet.estimation.motion_models import Projective
 from caunet.estimation.pair import Pair, change_level
 from caunet.estimation.views import whole_view
@@ -51,7 +51,7 @@ def first_guess(network: RelationNetwork, case: Case) -> dict[str, float]:
     a, b = (read_image(image).gray for image in (case.a, case.b))
     start = time.thread_time()
     pair = Pair(whole_view(a, b), network, Projective())
-    found = refined(pair, pair.start())
+    found = by_network(pair, pair.start())
     seconds = time.thread_time() - start
     H = pair.start()
     for _ in range(3):

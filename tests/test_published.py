@@ -1,6 +1,7 @@
 """What the pages print is what the committed results say: no table is older than its runs, none was typed."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,11 @@ def test_tables_of_the_paper(page: str, tmp_path: Path) -> None:
     assert Path(copy).read_text() == (ROOT / page).read_text(), "make tables"
 
 
-@pytest.mark.parametrize("module", [space, volumes])
-def test_tables_of_volumes(module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages = module.pages()  # type: ignore[attr-defined]
-    assert {"README.md"} < {name for name, _ in pages}
-    for (name, section), text in pages.items():
+@pytest.mark.parametrize("pages", [space.pages, volumes.pages])
+def test_tables_of_volumes(pages: Callable[[], dict[tuple[str, str], str]], tmp_path: Path) -> None:
+    found = pages()
+    assert {"README.md"} < {name for name, _ in found}
+    for (name, section), text in found.items():
         copy = shutil.copy(ROOT / name, tmp_path)
         assert text
         assert not tables.fill(Path(copy), text, section=section), f"{name}: make tables"

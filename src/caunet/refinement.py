@@ -112,9 +112,8 @@ def _descend(fit: "_Fit", start: Tensor, steps: int) -> Tensor:
             break
         here, t = fit.of(moving), found[moving]
         r, cost, count, J = here.linearized(t)
-        weight = (cost / _VARIANCE).where(cost.isfinite(), 0)[
-            :, None
-        ]  # of the range, against one squared pixel
+        # Of the range, against one squared pixel.
+        weight = (cost / _VARIANCE).where(cost.isfinite(), 0)[:, None]
         normal = J.transpose(1, 2) @ J
         diagonal = normal.diagonal(dim1=1, dim2=2)
         damped = damping[moving][:, None] * (diagonal + 1e-3 * diagonal.mean(1, keepdim=True))

@@ -23,7 +23,7 @@ from caunet.geometry import Matrix
 from caunet.matching import Hypothesis as Agreed
 from caunet.matching import Matcher
 
-__all__ = ["GOOD", "Hypothesis", "hypotheses", "refined"]
+__all__ = ["GOOD", "Hypothesis", "by_network", "hypotheses"]
 
 _NETWORK_PASSES = (3, 1)  # at the smallest images, at the next larger
 _STILL = 0.5  # pixels: a pass that moves the corners by less is the last one at the smallest images
@@ -93,7 +93,7 @@ def _nearly_still(pair: Pair) -> Hypothesis | None:
     return Hypothesis(pair, polished.H, motions, targets, polished, rank)
 
 
-def refined(pair: Pair, H: Matrix, first: MotionModel | None = None) -> Hypothesis:
+def by_network(pair: Pair, H: Matrix, first: MotionModel | None = None) -> Hypothesis:
     """From an initial guess ``H`` at the top level: passes of the network, then the polish at the next level.
 
     The first pass is fitted with the model ``first``, which fewer motions determine.
@@ -117,7 +117,7 @@ def _shifted(pair: Pair, before: Matrix, after: Matrix) -> float:
     return float(np.abs(moved).max())
 
 
-def _agreed(pair: Pair, H: Matrix, matches: float = 0.0) -> Hypothesis:
+def _by_matches(pair: Pair, H: Matrix, matches: float = 0.0) -> Hypothesis:
     """From an ``H`` at the next level that matches agree on, nearer than a pass of the network could bring it."""
     _, motions, targets = pair.refine_with_network(H, pair.next)
     polished, rank = pair.polish(H, pair.next, 0), pair.rank(H)
@@ -134,7 +134,7 @@ def hypotheses(
         yield from _given(pair, initial)
     if (still := _nearly_still(pair)) is not None:
         yield still
-    yield refined(pair, pair.start())
+    yield by_network(pair, pair.start())
     if not pair.blank():
         yield from _alternatives(pair, matcher)
 
@@ -144,8 +144,8 @@ def _given(pair: Pair, initial: Matrix) -> Iterator[Hypothesis]:
     H = _allowed(pair, initial)
     part = _part(pair, H)
     if part is not None:
-        yield _agreed(part, part.inside(H))
-        yield refined(part, change_level(part.inside(H), part.next, part.top))
+        yield _by_matches(part, part.inside(H))
+        yield by_network(part, change_level(part.inside(H), part.next, part.top))
 
 
 def _allowed(pair: Pair, H: Matrix) -> Matrix:
@@ -193,7 +193,7 @@ def _attempts(pair: Pair, matcher: Callable[[], Matcher] | None) -> Iterator[lis
 
 def _of_negative(pair: Pair, matcher: Callable[[], Matcher] | None) -> Iterator[Hypothesis]:
     """Hypotheses about a pair whose b is a negative, as a film is, or images of other kinds partly are."""
-    yield refined(pair, pair.start())
+    yield by_network(pair, pair.start())
     yield from _searched(pair, partial(_search, pair))
     for found in itertools.islice(_attempts(pair, matcher), 1):
         yield from _matched(pair, found)
@@ -215,7 +215,7 @@ def _matched(pair: Pair, found: list[Agreed], share: float = 1.0) -> Iterator[Hy
             break
     tested.sort(key=lambda test: -test[0])
     for _, part, H, matches in tested[:_MATCHED]:
-        yield _agreed(part, H, matches)
+        yield _by_matches(part, H, matches)
 
 
 def _searched(pair: Pair, guesses: Callable[[], list[Guess]]) -> Iterator[Hypothesis]:
@@ -223,11 +223,11 @@ def _searched(pair: Pair, guesses: Callable[[], list[Guess]]) -> Iterator[Hypoth
     model = pair.models[pair.top]
     simpler = [create_motion_model(name) for name in model.simpler]
     for first in simpler:
-        yield refined(pair, pair.start(), first)
+        yield by_network(pair, pair.start(), first)
     # Many parameters are determined by many motions, of which a first guess leaves few.
     first_fit = simpler[0] if model.freedom > 4 else None
     for guess in guesses():
-        yield refined(pair, model.nearest(guess.H), first_fit)
+        yield by_network(pair, model.nearest(guess.H), first_fit)
 
 
 def _search(pair: Pair, *, negative: bool = False) -> list[Guess]:

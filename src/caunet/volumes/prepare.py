@@ -24,7 +24,7 @@ _SAMPLES = 200_000  # voxels from which the range of values is taken
 _RANGE = (0.005, 0.995)  # quantiles that become 0 and 1
 _BEYOND = 1.0  # how far outside of 0..1 a value may lie
 _SMALLEST = (
-    1e-20  # as the largest value of a volume, that float32 holds with all its digits after sums and squares
+    1e-20  # largest value of a volume below which squares in float32 lose digits; likewise 1 / _SMALLEST
 )
 _FLAT = 1e-6  # spread of values, as a share of their size, below which there is nothing to see
 

@@ -36,9 +36,8 @@ SUFFIXES = (".nii", ".nii.gz", ".mha", ".nrrd")
 _CHUNK = 1 << 20  # bytes unpacked at once
 _LONGEST = 1 << 16  # bytes of the header of a MetaImage or NRRD file, at most
 _PACKED = 1100  # times that data grow when unpacked, at most (1032 for zlib)
-_SILENT = logging.Logger(
-    "nibabel's remarks on headers"
-)  # what is wrong with a file is said once, in the error
+# nibabel remarks on what it mends in a header; what is wrong with a file is said once, in the error.
+_SILENT = logging.Logger("silent")
 _SILENT.addHandler(logging.NullHandler())
 _HEADER = 352  # bytes of a NIfTI-1 file before its numbers, at least
 
