@@ -54,7 +54,7 @@ def test_updates_and_data_may_be_changed_but_not_the_rule() -> None:
     assert (cell.config.updates, cell.config.data, cell.config.rule) == (50, "photos", "multiplicative-adam")
     with pytest.raises(
         ValueError,
-        match=r"recipes best, sparse, range, space must be used .* got recipe 'best', profile 'quick'",
+        match=r"recipes best, sparse, range, corners, space must be used .* got recipe 'best', profile 'quick'",
     ):
         cells(["best"], profile="quick")
     with pytest.raises(ValueError, match="profile must be one of best, paper, quick, got 'fast'"):

@@ -6,7 +6,7 @@ from typing import Any
 from PIL import Image
 
 from caunet.reproduction.recipes import SPARSE_SIZE, cells
-from caunet.reproduction.sparse import draw, range_markdown, sparse_markdown
+from caunet.reproduction.sparse import draw, losses_markdown, sparse_markdown
 
 
 def result(recipe: str, model: str, error: float, seed: int = 0, **more: Any) -> dict[str, Any]:
@@ -38,13 +38,14 @@ def test_the_lowest_mean_is_bold_and_seeds_are_counted() -> None:
 def test_each_parameter_has_its_r2() -> None:
     each = {"a11": {"error": 0.005, "r2": 0.94}, "p1": {"error": 3e-5, "r2": 0.02}}
     one = result("range", "can", 0.0028, task="projective", per_parameter=each, corner_error=0.59)
-    text = range_markdown([one])
-    assert "| CAN | 0.0050 (0.940) | 3.0e-05 (0.020) | 0.0028 | 0.590 | 1 |" in text
-    assert "| exhaustive search | – | – | – | – | |" in text
+    text = losses_markdown([one])
+    assert "| in ranges | CAN | 0.0050 (0.940) | 3.0e-05 (0.020) | 0.0028 | 0.590 | 1 |" in text
+    assert "| | exhaustive search | – | – | – | – | |" in text
     worse = {"a11": {"error": 0.007, "r2": 0.90}, "p1": {"error": 3e-5, "r2": -0.0204}}
     other = one | {"seed": 1, "per_parameter": worse, "parameter_error": 0.0038, "corner_error": 0.61}
-    assert "| CAN | 0.0060 (0.920) | 3.0e-05 (0.000) | 0.0033 ± 7.1e-04 | 0.600 | 2 |" in range_markdown(
-        [one, other]
+    assert (
+        "| in ranges | CAN | 0.0060 (0.920) | 3.0e-05 (0.000) | 0.0033 ± 7.1e-04 | 0.600 | 2 |"
+        in losses_markdown([one, other])
     )
 
 
@@ -61,4 +62,8 @@ def test_cells_of_the_recipes() -> None:
     found = cells(["sparse"], profile="best", models=["can"])
     assert {cell.config.prune for cell in found} == {SPARSE_SIZE}
     assert [cell.label for cell in found].count("can-rank16") == 2
-    assert {cell.config.loss for cell in cells(["range"], profile="best")} == {"range"}
+    for name in ("range", "corners"):
+        found = cells([name], profile="best")
+        assert [(cell.label, cell.config.task, cell.config.loss) for cell in found] == [
+            (model, "projective", name) for model in ("ctn", "bln", "can")
+        ]

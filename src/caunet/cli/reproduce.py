@@ -20,6 +20,7 @@ RecipeName = Literal[
     "best",
     "sparse",
     "range",
+    "corners",
     "ablation",
     "initialization",
     "space",
@@ -43,8 +44,8 @@ class Reproduce:
     """As the paper's text has it (written), as its authors' scripts did (released), its sentences tested
     (claims), CAN on rotation at full length (control), one difference between written and released at a time
     (ablation), CTN as released from other first weights (initialization); with profile best: at their best (best),
-    pruned to the size of Table I's CAN (sparse), projective with a loss in units of each parameter's range (range),
-    tasks of volumes (space). Several may be given; default: written, or best."""
+    pruned to the size of Table I's CAN (sparse), projective with a loss in units of each parameter's range (range) or
+    of misplaced corners (corners), tasks of volumes (space). Several may be given; default: written, or best."""
     tasks: tuple[str, ...] | None = None
     """Which tasks; default: translation, rotation, scaling, affine, projective, for the recipe space those of
     volumes: translation3, rotation3, scaling3, affine3, rigid3."""

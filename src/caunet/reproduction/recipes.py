@@ -15,8 +15,9 @@
 ``sparse``
     larger networks, at their best, pruned while they learn to the size of Table I's CAN: at most 331,000 non-zero
     weights and 404,000 multiply-adds a pair.
-``range``
-    the projective networks of ``best`` under a loss in units of each parameter's range, which sees perspective, too.
+``range``, ``corners``
+    the projective networks of ``best`` under a loss in units of each parameter's range, which sees perspective, too;
+    under one of the distances by which the patch's corners are misplaced.
 ``ablation``
     what makes the paper's ranking: ``written`` with one of the four things changed that ``released`` does otherwise,
     on rotation and translation.
@@ -254,9 +255,12 @@ def _sparse(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dic
     return found
 
 
-def _range(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
-    wanted = [cell for cell in _best(tasks, models, seed, changes) if cell.config.task == "projective"]
-    return [Cell("range", c.label, c.config.replace(loss="range")) for c in wanted if c.label in MODELS]
+def _loss(name: str) -> Callable[..., list[Cell]]:
+    def build(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+        wanted = [cell for cell in _best(tasks, models, seed, changes) if cell.config.task == "projective"]
+        return [Cell(name, c.label, c.config.replace(loss=name)) for c in wanted if c.label in MODELS]
+
+    return build
 
 
 def _ablation(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
@@ -299,12 +303,13 @@ RECIPES: dict[str, Callable[..., list[Cell]]] = {
     "control": _control,
     "best": _best,
     "sparse": _sparse,
-    "range": _range,
+    "range": _loss("range"),
+    "corners": _loss("corners"),
     "ablation": _ablation,
     "initialization": _initialization,
     "space": _space,
 }
-_AT_THEIR_BEST = ("best", "sparse", "range", "space")
+_AT_THEIR_BEST = ("best", "sparse", "range", "corners", "space")
 
 
 def schedule(profile: str, updates: int | None = None) -> dict[str, Any]:

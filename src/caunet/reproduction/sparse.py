@@ -1,6 +1,7 @@
-"""Tables of the recipes ``sparse`` and ``range``, and the figure of error against non-zero weights."""
+"""Tables of the recipes ``sparse``, ``range`` and ``corners``, and the figure of error against non-zero weights."""
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -15,9 +16,10 @@ from caunet.reproduction.figures import COLORS
 from caunet.reproduction.tables import Result, caption, seeds_of, show
 from caunet.tables import Cell, Table, bold
 
-__all__ = ["draw", "range_markdown", "sparse_markdown"]
+__all__ = ["draw", "losses_markdown", "sparse_markdown"]
 
 _WHOLE = {"ctn": "ctn", "bln": "bln", "can": "can"}
+_LOSSES = {"range": "in ranges", "corners": "of corners"}
 _COLUMNS = ("can, pruned", "can", "ctn, pruned", "bln, pruned", "ctn", "bln")
 
 
@@ -69,17 +71,20 @@ def sparse_markdown(results: Sequence[Result]) -> str:
     return f"{caption(pruned)}.\n\n" + Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown() + "\n"
 
 
-def range_markdown(results: Sequence[Result]) -> str:
-    """Projective networks under the two losses: error and R² of each parameter."""
-    chosen = [result for result in results if result["recipe"] == "range"]
+def losses_markdown(results: Sequence[Result]) -> str:
+    """Projective networks under other losses than the paper's: error and R² of each parameter."""
+    chosen = [result for result in results if result["recipe"] in _LOSSES]
     if not chosen:
         return ""
     names = list(chosen[0]["per_parameter"])
     rows = []
-    for model in dict.fromkeys(result["model"] for result in chosen):
-        same = [result for result in chosen if result["model"] == model]
+    for (recipe, told), model in itertools.product(_LOSSES.items(), _WHOLE):
+        same = [result for result in chosen if (result["recipe"], result["model"]) == (recipe, model)]
+        if not same:
+            continue
         rows.append(
             [
+                told,
                 model.upper(),
                 *(_with_r2([result["per_parameter"][name] for result in same]) for name in names),
                 figure_of([result["parameter_error"] for result in same]),
@@ -89,10 +94,11 @@ def range_markdown(results: Sequence[Result]) -> str:
         )
     each, known = chosen[0]["per_parameter"], matching(chosen, "parameter_error")
     means = [f"{show(each[name].get('error_of_mean'))} (0)" for name in names]
-    rows.append(["always the mean", *means, show(known.get("mean")), "–", ""])
-    rows.append(["exhaustive search", *("–" for _ in names), show(known.get("search")), "–", ""])
-    heads = ["", *names, "parameter error", "corner error (px)", "seeds"]
-    return f"{caption(chosen)}.\n\n" + Table(heads, "l" + "r" * (len(heads) - 1), rows).markdown() + "\n"
+    rows.append(["", "always the mean", *means, show(known.get("mean")), "–", ""])
+    rows.append(["", "exhaustive search", *("–" for _ in names), show(known.get("search")), "–", ""])
+    heads = ["Loss", "", *names, "parameter error", "corner error (px)", "seeds"]
+    table = Table(heads, "ll" + "r" * (len(heads) - 2), rows).markdown()
+    return f"{caption(chosen)}.\n\n{table}\n"
 
 
 def _with_r2(each: Sequence[Any]) -> str:

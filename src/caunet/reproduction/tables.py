@@ -330,7 +330,7 @@ def main(arguments: Sequence[str]) -> int:
     from caunet.reproduction.best import best_markdown
     from caunet.reproduction.causes import ablation_markdown, initialization_markdown
     from caunet.reproduction.results import load
-    from caunet.reproduction.sparse import range_markdown, sparse_markdown
+    from caunet.reproduction.sparse import losses_markdown, sparse_markdown
 
     folder, *names = arguments or ["results"]
     found = load(Path(folder))
@@ -339,7 +339,7 @@ def main(arguments: Sequence[str]) -> int:
         "paper": summary(found),
         "best": best_markdown(found),
         "sparse": sparse_markdown(found),
-        "range": range_markdown(found),
+        "losses": losses_markdown(found),
         "ablation": ablation_markdown(found),
         "initialization": initialization_markdown(found),
     }

@@ -28,7 +28,7 @@ PairKind = Literal["fixed", "fresh"]
 Order = Literal["shuffled", "contiguous"]
 Schedule = Literal["step", "cosine"]
 Rule = Literal["auto", "multiplicative", "multiplicative-adam", "projection"]
-Loss = Literal["mse", "range"]
+Loss = Literal["mse", "range", "corners"]
 Compile = Literal["auto", "always", "never"]
 Precision = Literal["float32", "float64"]
 
@@ -112,7 +112,8 @@ class TrainConfig:
     rule_options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of the rule, such as {"mix": 0.04} for multiplicative-adam."""
     loss: Loss = "mse"
-    """Mean squared error of z: in the units of z (mse, the paper's), or of half each parameter's range (range)."""
+    """Mean squared error of z in its own units (mse, the paper's) or in units of half each parameter's range (range);
+    or the mean squared distance, in pixels, by which the patch's corners are misplaced (corners)."""
     prune: float = 0.0
     """Prune while learning, down to this share of the weights or, above 1, to so many non-zero numbers in all; 0
     prunes nothing. Weights go from a quarter to three quarters of the updates; then the rest is tuned."""

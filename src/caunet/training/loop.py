@@ -5,6 +5,7 @@ the step decides the learning rates, so a run that was killed and resumed ends w
 """
 
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -124,23 +125,42 @@ def make_optimizer(model: RelationNetwork, config: TrainConfig) -> HybridOptimiz
 
 
 def make_loss(task: Task, config: TrainConfig) -> Literal["mse"] | Loss:
-    """The loss of a run: of z as it is, or of z in units of half each parameter's range.
+    """The loss of a run: of z as it is, of z in units of half each parameter's range, or of the patch's corners.
 
     >>> from caunet import tasks
     >>> loss = make_loss(tasks.get("projective"), TrainConfig(task="projective", loss="range"))
     >>> loss(torch.tensor([[0.5, 0, 0, 0, 0, 0.01]]), torch.zeros(1, 6)).item()  # 2/6: each off by half its range
     0.333...
+    >>> loss = make_loss(tasks.get("translation"), TrainConfig(loss="corners"))
+    >>> loss(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2)).item()  # every corner is off by 5 pixels
+    25.0
     """
+    # What both need is written as numbers: the compiled update takes no tensors but the network's and the batch.
     if config.loss == "mse":
         return "mse"
-    half = [(high - low) / 2 for low, high in zip(task.low, task.high, strict=True)]
+    if config.loss == "range":
+        half = [(high - low) / 2 for low, high in zip(task.low, task.high, strict=True)]
 
-    def in_ranges(estimate: Tensor, z: Tensor) -> Tensor:
-        # Made here, of numbers: the compiled update takes no tensors but the network's and the batch.
-        factor = torch.stack([estimate.new_full((), 1 / h) for h in half])
-        return ((estimate - z) * factor).square().mean()
+        def in_ranges(estimate: Tensor, z: Tensor) -> Tensor:
+            factor = torch.stack([estimate.new_full((), 1 / h) for h in half])
+            return ((estimate - z) * factor).square().mean()
 
-    return in_ranges
+        return in_ranges
+
+    reach = (config.patch - 1) / 2
+    corners = list(itertools.product((-reach, reach), repeat=task.dimensions))
+
+    def places(z: Tensor) -> Tensor:
+        columns = task.homography(z).unbind(-1)
+        points = [
+            sum((c * x for c, x in zip(columns, corner, strict=False)), columns[-1]) for corner in corners
+        ]
+        return torch.stack([point[..., :-1] / point[..., -1:] for point in points], -2)
+
+    def at_corners(estimate: Tensor, z: Tensor) -> Tensor:
+        return (places(estimate) - places(z)).square().sum(-1).mean()
+
+    return at_corners
 
 
 def train(
