@@ -84,6 +84,7 @@ tables: $(VENV)/.run ## Fill the tables of docs/ from what is committed
 	@$(BIN)/python -m benchmarks.readme
 	@$(BIN)/python -m benchmarks.space tables
 	@$(BIN)/python -m benchmarks.volumes tables
+	@$(BIN)/python -m benchmarks.perspective tables
 
 clean: ## Remove the environment and caches (results and runs stay)
 	rm -rf $(VENV) .venv-next .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
