@@ -49,6 +49,20 @@ def test_each_parameter_has_its_r2() -> None:
     )
 
 
+def test_losses_are_told_apart() -> None:
+    each = {"a11": {"error": 0.005, "r2": 0.94}, "p1": {"error": 3e-5, "r2": 0.02}}
+    old = [
+        result("best", "can", error, seed, task="projective", corner_error=0.57 + error)
+        for seed, error in enumerate((0.001, 0.003))
+    ]
+    new = result("corners", "can", 0.0027, task="projective", per_parameter=each, corner_error=0.58)
+    text = losses_markdown([*old, new, result("best", "can-wide", 0.001, task="projective")])
+    assert text.startswith("cifar10, text protocol, fresh pairs, 20,000 updates, 1 to 2 seeds.")
+    assert "| of z | CAN | – | – | 0.0020 ± 0.0014 | 0.572 | 2 |" in text
+    assert "| of corners | CAN | 0.0050 (0.940) | 3.0e-05 (0.020) | 0.0027 | 0.580 | 1 |" in text
+    assert losses_markdown(old) == ""
+
+
 def test_the_figure_is_drawn(tmp_path: Path) -> None:
     tasks = ("translation", "rotation", "scaling", "affine", "projective")
     errors = [{"nonzero": 331_000, "parameter_error": 0.1}, {"nonzero": 50_000, "parameter_error": 0.2}]
@@ -62,6 +76,11 @@ def test_cells_of_the_recipes() -> None:
     found = cells(["sparse"], profile="best", models=["can"])
     assert {cell.config.prune for cell in found} == {SPARSE_SIZE}
     assert [cell.label for cell in found].count("can-rank16") == 2
+    lengths = {(cell.config.task, cell.config.protocol): cell.config.updates for cell in found}
+    assert {rows: updates for rows, updates in lengths.items() if updates != 20_000} == {
+        ("translation", "release"): 40_000
+    }
+    assert {c.config.updates for c in cells(["sparse"], profile="best", updates=700)} == {700}
     for name in ("range", "corners"):
         found = cells([name], profile="best")
         assert [(cell.label, cell.config.task, cell.config.loss) for cell in found] == [

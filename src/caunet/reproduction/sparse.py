@@ -19,7 +19,7 @@ from caunet.tables import Cell, Table, bold
 __all__ = ["draw", "losses_markdown", "sparse_markdown"]
 
 _WHOLE = {"ctn": "ctn", "bln": "bln", "can": "can"}
-_LOSSES = {"range": "in ranges", "corners": "of corners"}
+_LOSSES = {"best": "of z", "range": "in ranges", "corners": "of corners"}
 _COLUMNS = ("can, pruned", "can", "ctn, pruned", "bln, pruned", "ctn", "bln")
 
 
@@ -72,37 +72,44 @@ def sparse_markdown(results: Sequence[Result]) -> str:
 
 
 def losses_markdown(results: Sequence[Result]) -> str:
-    """Projective networks under other losses than the paper's: error and R² of each parameter."""
-    chosen = [result for result in results if result["recipe"] in _LOSSES]
-    if not chosen:
+    """Projective networks under the paper's loss and others: error and R² of each parameter."""
+    chosen = [
+        result
+        for result in results
+        if result["recipe"] in _LOSSES and result["task"] == "projective" and result["model"] in _WHOLE
+    ]
+    told = next((result for result in chosen if result["recipe"] != "best"), None)
+    if told is None:
         return ""
-    names = list(chosen[0]["per_parameter"])
+    each, known = told["per_parameter"], matching(chosen, "parameter_error")
     rows = []
-    for (recipe, told), model in itertools.product(_LOSSES.items(), _WHOLE):
+    for (recipe, loss), model in itertools.product(_LOSSES.items(), _WHOLE):
         same = [result for result in chosen if (result["recipe"], result["model"]) == (recipe, model)]
         if not same:
             continue
         rows.append(
             [
-                told,
+                loss,
                 model.upper(),
-                *(_with_r2([result["per_parameter"][name] for result in same]) for name in names),
+                *(_with_r2(same, name) for name in each),
                 figure_of([result["parameter_error"] for result in same]),
                 f"{statistics.fmean(result['corner_error'] for result in same):.3f}",
                 str(len(same)),
             ]
         )
-    each, known = chosen[0]["per_parameter"], matching(chosen, "parameter_error")
-    means = [f"{show(each[name].get('error_of_mean'))} (0)" for name in names]
+    means = [f"{show(one.get('error_of_mean'))} (0)" for one in each.values()]
     rows.append(["", "always the mean", *means, show(known.get("mean")), "–", ""])
-    rows.append(["", "exhaustive search", *("–" for _ in names), show(known.get("search")), "–", ""])
-    heads = ["Loss", "", *names, "parameter error", "corner error (px)", "seeds"]
+    rows.append(["", "exhaustive search", *("–" for _ in each), show(known.get("search")), "–", ""])
+    heads = ["Loss", "", *each, "parameter error", "corner error (px)", "seeds"]
     table = Table(heads, "ll" + "r" * (len(heads) - 2), rows).markdown()
     return f"{caption(chosen)}.\n\n{table}\n"
 
 
-def _with_r2(each: Sequence[Any]) -> str:
-    """Means over seeds of the error and of R², which may not be negative zero."""
+def _with_r2(results: Sequence[Result], parameter: str) -> str:
+    """Means over seeds of a parameter's error and of R² (no negative zero); – where no run has kept them."""
+    each = [result["per_parameter"][parameter] for result in results if "per_parameter" in result]
+    if not each:
+        return "–"
     error, r2 = (statistics.fmean(one[key] for one in each) for key in ("error", "r2"))
     return f"{show(error)} ({round(r2, 3) + 0.0:.3f})"
 

@@ -256,8 +256,10 @@ def caption(results: Sequence[Result]) -> str:
         return ", ".join(sorted({str(result.get(name, "?")) for result in results}))
 
     updates = ", ".join(f"{count:,}" for count in sorted({result["updates"] for result in results}))
-    cells = Counter((result.get("task"), result.get("protocol"), result.get("model")) for result in results)
-    fewest, most = min(cells.values()), len({result["seed"] for result in results})
+    cells = Counter(
+        tuple(result.get(key) for key in ("recipe", "task", "protocol", "model")) for result in results
+    )
+    fewest, most = min(cells.values()), max(cells.values())
     seeds = f"{most} seed{'s' if most > 1 else ''}" if fewest == most else f"{fewest} to {most} seeds"
     protocol = f"{values('protocol')} protocol, {values('pairs')} pairs"
     return f"{values('data')}, {protocol}, {updates} updates, {seeds}"
