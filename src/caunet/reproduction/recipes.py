@@ -73,8 +73,13 @@ SIZES = {"ctn": ("ctn",), "bln": ("bln", "bln-wide"), "can": ("can", "can-wide")
 HIGHER_RANK = "can-rank16"
 
 # The recipe sparse: what each network begins as, and how many non-zero numbers are left. With those of rank 16 the
-# multiply-adds decide, which for contrast association are more than the weights.
-SPARSE = {"ctn": "ctn", "bln": "bln-wide", "can": "can-wide"}
+# multiply-adds decide, which for contrast association are more than the weights. On translation and rotation, where
+# rank counts most, there are more terms to begin with.
+SPARSE: dict[str, tuple[str, ...]] = {"ctn": ("ctn",), "bln": ("bln-wide",), "can": ("can-wide",)}
+SPARSE_RANK: dict[str, dict[str, tuple[str, ...]]] = {
+    "translation": {"can": (HIGHER_RANK,)},
+    "rotation": {"bln": ("bln-wide", "bln-rank16"), "can": ("can-wide", HIGHER_RANK)},
+}
 SPARSE_SIZE = 320_000
 # The mean error of whole shifts is that of a few pairs in a thousand, and falls for long. All networks get the time.
 SPARSE_UPDATES = {("translation", "release"): 40_000}
@@ -234,31 +239,31 @@ def _control(tasks: Sequence[str], models: Sequence[str], seed: int, changes: di
 
 def _best(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
     kept = {name: value for name, value in changes.items() if name in ("updates", "data")}
-    wanted = changes.get("protocol")
     found = []
-    for task in tasks:
-        for protocol in ("release", "text") if task == "translation" else ("text",):
-            if wanted not in (None, protocol):
-                continue
-            labels = [label for model in models for label in SIZES.get(model, (model,))]
-            labels += [HIGHER_RANK] if task == "translation" and "can" in models else []
-            found += [
-                Cell("best", label, best(task, label, seed, protocol=protocol, **kept)) for label in labels
-            ]
+    for task, protocol in _rows(tasks, changes):
+        labels = [label for model in models for label in SIZES.get(model, (model,))]
+        labels += [HIGHER_RANK] if task == "translation" and "can" in models else []
+        found += [Cell("best", label, best(task, label, seed, protocol=protocol, **kept)) for label in labels]
     return found
 
 
+def _rows(tasks: Sequence[str], changes: dict[str, Any]) -> list[tuple[str, str]]:
+    """Tasks and protocols of networks at their best: translation has both, unless one is asked for."""
+    wanted = changes.get("protocol")
+    both = {"translation": ("release", "text")}
+    return [(t, p) for t in tasks for p in both.get(t, ("text",)) if wanted in (None, p)]
+
+
 def _sparse(tasks: Sequence[str], models: Sequence[str], seed: int, changes: dict[str, Any]) -> list[Cell]:
+    kept = {name: value for name, value in changes.items() if name in ("updates", "data")}
     found = []
-    for cell in _best(tasks, models, seed, changes):
-        translated = cell.config.task == "translation" and cell.label.startswith("can")
-        if cell.label == (HIGHER_RANK if translated else SPARSE[cell.label.partition("-")[0]]):
-            config = cell.config.replace(prune=SPARSE_SIZE)
+    for task, protocol in _rows(tasks, changes):
+        begun = SPARSE | SPARSE_RANK.get(task, {})
+        for label in [label for model in models for label in begun.get(model, (model,))]:
+            config = best(task, label, seed, protocol=protocol, **kept).replace(prune=SPARSE_SIZE)
             if "updates" not in changes:
-                config = config.replace(
-                    updates=SPARSE_UPDATES.get((config.task, config.protocol), config.updates)
-                )
-            found.append(Cell("sparse", cell.label, config))
+                config = config.replace(updates=SPARSE_UPDATES.get((task, protocol), config.updates))
+            found.append(Cell("sparse", label, config))
     return found
 
 

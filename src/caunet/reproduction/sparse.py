@@ -106,16 +106,21 @@ def losses_markdown(results: Sequence[Result]) -> str:
 
 
 def _with_r2(results: Sequence[Result], parameter: str) -> str:
-    """Means over seeds of a parameter's error and of R² (no negative zero); – where no run has kept them."""
-    each = [result["per_parameter"][parameter] for result in results if "per_parameter" in result]
-    if not each:
+    """Means over seeds of a parameter's error and of R² (no negative zero); – where a run has not kept them."""
+    if any("per_parameter" not in result for result in results):
         return "–"
+    each = [result["per_parameter"][parameter] for result in results]
     error, r2 = (statistics.fmean(one[key] for one in each) for key in ("error", "r2"))
     return f"{show(error)} ({round(r2, 3) + 0.0:.3f})"
 
 
 def _of(results: Sequence[Result], base: str) -> list[float]:
-    return [r["parameter_error"] for r in results if r["model"].partition("-")[0] == base]
+    """Errors of a network's runs; of those that began as different networks, the best."""
+    begun: dict[str, list[float]] = {}
+    for result in results:
+        if result["model"].partition("-")[0] == base:
+            begun.setdefault(result["model"], []).append(result["parameter_error"])
+    return min(begun.values(), key=statistics.fmean, default=[])
 
 
 def draw(measured: dict[str, Any], results: Sequence[Result], path: Path) -> None:
