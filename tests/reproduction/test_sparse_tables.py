@@ -35,11 +35,11 @@ def test_the_lowest_mean_is_bold_and_seeds_are_counted() -> None:
     assert sparse_markdown([]) == ""
 
 
-def test_of_networks_that_began_otherwise_the_best_counts() -> None:
-    more = [result("sparse", "bln-rank16", 0.03), result("sparse", "can-rank16", 0.07)]
+def test_of_networks_that_began_otherwise_the_best_counts_unless_it_has_fewer_seeds() -> None:
+    more = [result("sparse", "bln-rank16", 0.03), result("sparse", "can-rank16", 0.02)]
     row = sparse_markdown([*RESULTS, *more]).splitlines()[-1]
     fields = [field.strip() for field in row.strip("|").split("|")]
-    assert (fields[1], fields[4]) == ("0.050 ± 0.014", "**0.030**")
+    assert (fields[1], fields[4]) == ("0.050 ± 0.014", "**0.030**")  # CAN with two seeds, BLN with one each
 
 
 def test_each_parameter_has_its_r2() -> None:

@@ -115,12 +115,13 @@ def _with_r2(results: Sequence[Result], parameter: str) -> str:
 
 
 def _of(results: Sequence[Result], base: str) -> list[float]:
-    """Errors of a network's runs; of those that began as different networks, the best."""
+    """Errors of a network's runs; of those that began as different networks, the ones with the most seeds, then the
+    best: one lucky seed shall not count."""
     begun: dict[str, list[float]] = {}
     for result in results:
         if result["model"].partition("-")[0] == base:
             begun.setdefault(result["model"], []).append(result["parameter_error"])
-    return min(begun.values(), key=statistics.fmean, default=[])
+    return min(begun.values(), key=lambda errors: (-len(errors), statistics.fmean(errors)), default=[])
 
 
 def draw(measured: dict[str, Any], results: Sequence[Result], path: Path) -> None:
