@@ -1,12 +1,13 @@
-"""Tables and figure of pruned networks, from results made up here."""
+"""Tables and figure of pruned networks, and of losses, from results made up here."""
 
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from caunet.reproduction.losses import losses_markdown
 from caunet.reproduction.recipes import SPARSE_SIZE, cells
-from caunet.reproduction.sparse import draw, losses_markdown, sparse_markdown
+from caunet.reproduction.sparse import draw, sparse_markdown
 
 
 def result(recipe: str, model: str, error: float, seed: int = 0, **more: Any) -> dict[str, Any]:

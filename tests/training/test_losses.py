@@ -1,6 +1,7 @@
 """The losses beside the paper's: what they measure, their gradients, and that they can be traced."""
 
 import itertools
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from caunet.training.update import Update
 TASKS = ("translation", "rotation", "scaling", "affine", "projective", "rigid3", "affine3")
 
 
-def made(task: str, loss: str, patch: int = 7) -> Loss:
-    found = make_loss(tasks.get(task), TrainConfig(task=task, loss=loss, patch=patch))  # type: ignore[arg-type]
+def made(task: str, loss: Literal["range", "corners"]) -> Loss:
+    found = make_loss(tasks.get(task), TrainConfig(task=task, loss=loss, patch=7))
     assert callable(found)
     return found
 
@@ -49,13 +50,13 @@ def test_ranges_by_hand(task: str) -> None:
 
 
 @pytest.mark.parametrize("loss", ["range", "corners"])
-def test_gradients(loss: str) -> None:
+def test_gradients(loss: Literal["range", "corners"]) -> None:
     estimate, z = draws("projective")
     assert torch.autograd.gradcheck(lambda e: made("projective", loss)(e, z), estimate.requires_grad_())
 
 
 @pytest.mark.parametrize("loss", ["range", "corners"])
-def test_traced_equals_eager(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traced_equals_eager(loss: Literal["range", "corners"], monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = []
     monkeypatch.setattr(
         "caunet.training.update._generate", lambda graph, *rest: graphs.append(graph) or graph

@@ -331,8 +331,9 @@ def main(arguments: Sequence[str]) -> int:
     """``python -m caunet.reproduction.tables [RESULTS [FILE...]]``; by default what is committed."""
     from caunet.reproduction.best import best_markdown
     from caunet.reproduction.causes import ablation_markdown, initialization_markdown
+    from caunet.reproduction.losses import losses_markdown
     from caunet.reproduction.results import load
-    from caunet.reproduction.sparse import losses_markdown, sparse_markdown
+    from caunet.reproduction.sparse import sparse_markdown
 
     folder, *names = arguments or ["results"]
     found = load(Path(folder))

@@ -108,6 +108,20 @@ class Task:
         self._check_z("z", z)
         return self.build(z)
 
+    def corners(self, z: Tensor, patch: int) -> Tensor:
+        """Where z (..., dim) carries the corner pixels of a patch of that side: (..., 4, 2), in space (..., 8, 3).
+
+        Measured in pixels from the center of the patch.
+
+        >>> get("translation").corners(torch.tensor([2.0, -1.0]), 11)
+        tensor([[-3., -6.],
+                [ 7., -6.],
+                [ 7.,  4.],
+                [-3.,  4.]])
+        """
+        places = geometry.corners((patch,) * self.dimensions, centered=True, like=z)
+        return geometry.apply(self.homography(z), places)
+
     def parameters(self, H: Tensor, tolerance: float | None = None) -> Tensor:
         """The z (..., dim) of H (..., 3, 3) or (..., 4, 4), of any scale; the ranges are not asked for.
 

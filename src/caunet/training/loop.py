@@ -5,7 +5,6 @@ the step decides the learning rates, so a run that was killed and resumed ends w
 """
 
 import contextlib
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -135,30 +134,21 @@ def make_loss(task: Task, config: TrainConfig) -> Literal["mse"] | Loss:
     >>> loss(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2)).item()  # every corner is off by 5 pixels
     25.0
     """
-    # What both need is written as numbers: the compiled update takes no tensors but the network's and the batch.
     if config.loss == "mse":
         return "mse"
     if config.loss == "range":
         half = [(high - low) / 2 for low, high in zip(task.low, task.high, strict=True)]
 
         def in_ranges(estimate: Tensor, z: Tensor) -> Tensor:
+            # Made here, of numbers: the compiled update takes no tensors but the network's and the batch.
             factor = torch.stack([estimate.new_full((), 1 / h) for h in half])
             return ((estimate - z) * factor).square().mean()
 
         return in_ranges
 
-    reach = (config.patch - 1) / 2
-    corners = list(itertools.product((-reach, reach), repeat=task.dimensions))
-
-    def places(z: Tensor) -> Tensor:
-        columns = task.homography(z).unbind(-1)
-        points = [
-            sum((c * x for c, x in zip(columns, corner, strict=False)), columns[-1]) for corner in corners
-        ]
-        return torch.stack([point[..., :-1] / point[..., -1:] for point in points], -2)
-
     def at_corners(estimate: Tensor, z: Tensor) -> Tensor:
-        return (places(estimate) - places(z)).square().sum(-1).mean()
+        there, wanted = (task.corners(one, config.patch) for one in (estimate, z))
+        return (there - wanted).square().sum(-1).mean()
 
     return at_corners
 
